@@ -1,0 +1,159 @@
+"""`Plan`: what a decision wants done. Pure data; `osb.apply.execute` carries it out and nothing else does.
+
+Order matters: actions are executed in the order given, neighbours of one type in parallel. An action that fails does
+not stop the later ones. Ledger moves are actions too, because a pod leaves the stock *before* it is deleted
+(spec/protocols.md, rule 7): `Doom` is the move and the DELETE in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+EventType = Literal["Normal", "Warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """POST `body`. With `intend` the name is first written to the pool's ledger (`new`)."""
+
+    name: str
+    body: Mapping[str, Any]
+    intend: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """DELETE with preconditions; 404 is success. `version` "" = by UID only (a held or non-pooled pod)."""
+
+    name: str
+    uid: str
+    version: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Doom:
+    """Take an idle pod out of the stock (`from_state` > doom), then DELETE it with UID and version."""
+
+    name: str
+    uid: str
+    version: str
+    from_state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recycle:
+    """Run `step` (see `osb.decide.recycle`) for a pod in `rel` or `dirty`; the apply layer proves the entry first."""
+
+    name: str
+    uid: str
+    version: str
+    from_state: str
+    policy: str
+    step: str
+    box: str = ""
+    box_uid: str = ""
+    slot: int = -1
+    record: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One ledger move of `osb.store.ledger`: `what` is its name there (gone, born, orphan, release, conf, ...)."""
+
+    what: str
+    name: str
+    uid: str
+    from_state: str
+    box_uid: str = ""
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """An open reservation whose claim is not known to have landed: read live, roll forward (protocols.md 5)."""
+
+    name: str
+    uid: str
+    box: str
+    box_uid: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPod:
+    name: str
+    patch: Mapping[str, Any]
+    uid: str = ""
+    version: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBox:
+    """DELETE a BatchSandbox (it has expired, or its owner asked). Preconditions as given."""
+
+    name: str
+    uid: str
+    version: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitEvent:
+    """A Kubernetes Event on the reconciled object, or on `about` ("Kind/name"). The message is already capped."""
+
+    type: EventType
+    reason: str
+    message: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Ask the queue for another key (`kind`, member name in the same namespace)."""
+
+    kind: str
+    name: str
+    reason: str
+    after: float | None = None
+
+
+Action = CreatePod | DeletePod | Doom | Recycle | Move | Settle | PatchPod | DeleteBox | EmitEvent | Wake
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`status` None = leave it; `reasons` are plain sentences for explain, log and journal; `again` = look again in s."""
+
+    actions: tuple[Action, ...] = ()
+    status: Mapping[str, Any] | None = None
+    reasons: tuple[str, ...] = ()
+    again: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers behind the decision, for `osbctl explain -o json` and metrics."""
+
+
+MESSAGE_LIMIT = 1000
+
+
+def names_text(names: list[str], limit: int = 900) -> str:
+    """`[a b c]`, cut at about `limit` characters with the number left out: lists on events are bounded."""
+    shown: list[str] = []
+    length = 0
+    for name in names:
+        length += len(name) + 1
+        if length > limit:
+            return f"[{' '.join(shown)} and {len(names) - len(shown)} more]"
+        shown.append(name)
+    return f"[{' '.join(shown)}]"
+
+
+def event(type: EventType, reason: str, message: str, *, about: str = "") -> EmitEvent:
+    """An event with its message capped at 1000 characters."""
+    text = message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
+    return EmitEvent(type, reason, text, about)
