@@ -1,8 +1,8 @@
 """`Plan`: what a decision wants done. Pure data; `osb.apply.execute` carries it out and nothing else does.
 
-Order matters: actions are executed in the order given, neighbours of one type in parallel. An action that fails does
-not stop the later ones. Ledger moves are actions too, because a pod leaves the stock *before* it is deleted
-(spec/protocols.md, rule 7): `Doom` is the move and the DELETE in one.
+Order matters: actions are executed in the order given, neighbours of one type in parallel. An action that
+fails does not stop the later ones. Ledger moves are actions too, because a pod leaves the stock *before* it is
+deleted (spec/protocols.md, rule 7): `Doom` is the move and the DELETE in one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Doom:
 
 @dataclass(frozen=True, slots=True)
 class Recycle:
-    """Run `step` (see `osb.decide.recycle`) for a pod in `rel` or `dirty`; the apply layer proves the entry first."""
+    """Run `step` (see `osb.decide.recycle`) for a pod in `rel` or `dirty`; apply proves the entry first."""
 
     name: str
     uid: str
@@ -63,7 +63,7 @@ class Recycle:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One ledger move of `osb.store.ledger`: `what` is its name there (gone, born, orphan, release, conf, ...)."""
+    """One ledger move: `what` is its name in `osb.store.ledger` (gone, born, orphan, release, conf, ...)."""
 
     what: str
     name: str
@@ -75,7 +75,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """An open reservation whose claim is not known to have landed: read live, roll forward (protocols.md 5)."""
+    """A reservation whose claim is not known to have landed: read live, roll forward (protocols.md 5)."""
 
     name: str
     uid: str
@@ -104,13 +104,51 @@ class DeleteBox:
 
 
 @dataclass(frozen=True, slots=True)
-class EmitEvent:
-    """A Kubernetes Event on the reconciled object, or on `about` ("Kind/name"). The message is already capped."""
+class CreateObject:
+    """POST an object of another kind (snapshot, job, ...)."""
 
+    kind: str
+    name: str
+    body: Mapping[str, Any]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchObject:
+    """Patch an object; `version` becomes the precondition, `sub` = "status" for the subresource."""
+
+    kind: str
+    name: str
+    patch: Mapping[str, Any] | tuple[Mapping[str, Any], ...]
+    version: str = ""
+    sub: str = ""
+    content: Literal["merge", "json", "strategic"] = "merge"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """DELETE an object of another kind, with preconditions as given."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    version: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitEvent:
+    """A Kubernetes Event on an object of `kind` (pool, batchsandbox, snapshot, ...); the message is capped.
+
+    `name` "" means the object being reconciled.
+    """
+
+    kind: str
     type: EventType
     reason: str
     message: str
-    about: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +161,26 @@ class Wake:
     after: float | None = None
 
 
-Action = CreatePod | DeletePod | Doom | Recycle | Move | Settle | PatchPod | DeleteBox | EmitEvent | Wake
+Action = (
+    CreatePod
+    | DeletePod
+    | Doom
+    | Recycle
+    | Move
+    | Settle
+    | PatchPod
+    | DeleteBox
+    | CreateObject
+    | PatchObject
+    | DeleteObject
+    | EmitEvent
+    | Wake
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`status` None = leave it; `reasons` are plain sentences for explain, log and journal; `again` = look again in s."""
+    """`status` None = leave it; `reasons` are plain sentences for explain, log and journal; `again`: seconds."""
 
     actions: tuple[Action, ...] = ()
     status: Mapping[str, Any] | None = None
@@ -153,7 +205,7 @@ def names_text(names: list[str], limit: int = 900) -> str:
     return f"[{' '.join(shown)}]"
 
 
-def event(type: EventType, reason: str, message: str, *, about: str = "") -> EmitEvent:
+def event(kind: str, type: EventType, reason: str, message: str, *, name: str = "") -> EmitEvent:
     """An event with its message capped at 1000 characters."""
     text = message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
-    return EmitEvent(type, reason, text, about)
+    return EmitEvent(kind, type, reason, text, name)

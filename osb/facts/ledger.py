@@ -1,4 +1,4 @@
-"""`LedgerEntry`: one line of a pool's ledger as decisions see it. `osb.store.ledger` reads and writes its text form.
+"""`LedgerEntry`: one line of a pool's ledger as decisions see it; `osb.store.ledger` has its text form.
 
 States, and who may hold the pod in each (spec/protocols.md 4):
 
@@ -38,7 +38,7 @@ UNFINISHED = frozenset({NEW, RESV, REL, DIRTY, DOOM, CONF})  # what `todo` lists
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """`slot` is -1 and the box fields are empty while nobody has the pod; `seq` is the ledger's, not the record's."""
+    """`slot` is -1 and the box fields are empty while nobody has the pod; `seq` is the ledger's own."""
 
     state: str
     pod_uid: str = ""
