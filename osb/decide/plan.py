@@ -1,8 +1,8 @@
 """`Plan`: what a decision wants done. Pure data; `osb.apply.execute` carries it out and nothing else does.
 
 Order matters: actions are executed in the order given, neighbours of one type in parallel. An action that
-fails does not stop the later ones. Ledger moves are actions too, because a pod leaves the stock *before* it is
-deleted (spec/protocols.md, rule 7): `Doom` is the move and the DELETE in one.
+fails does not stop the later ones. Ledger moves are actions too, because a pod leaves the stock *before* it
+is deleted (spec/protocols.md, rule 7): `Doom` is the move and the DELETE in one.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`status` None = leave it; `reasons` are plain sentences for explain, log and journal; `again`: seconds."""
+    """`status` None = leave it; `reasons`: plain sentences for explain, log, journal; `again`: seconds."""
 
     actions: tuple[Action, ...] = ()
     status: Mapping[str, Any] | None = None
