@@ -1,0 +1,56 @@
+# make demo   set up, then run the main job on an embedded Redis and a simulated cluster
+# make test   set up, then pass the tests
+# make lint   format, lint, types and layers
+# make bench  measure what docs/performance.md lists
+# make faults kill and freeze processes under load (longer)
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST_ARGS ?=
+
+.PHONY: demo test lint bench faults acceptance-real clean
+
+check-python:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "Python 3.11 is missing: install it, or name another with PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: osb needs Python 3.11 or newer"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian: python3.11-venv)"; exit 1; }
+
+$(VENV)/.run: requirements.lock pyproject.toml | check-python
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing what osb runs with ..."
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | check-python
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing what the tests need ..."
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run
+	@$(BIN)/osbctl demo
+
+test: $(VENV)/.dev
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/osbctl bench
+
+faults: $(VENV)/.dev
+	$(BIN)/pytest tests/faults -m "faults or not faults" $(PYTEST_ARGS)
+
+acceptance-real: $(VENV)/.dev
+	$(BIN)/pytest tests/acceptance --cluster real $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,88 @@
+"""Our Celery beat scheduler: survives Redis outages, holds a lease so that one of several beats acts, keeps no file.
+
+Celery's beat service calls `tick` in a loop and sleeps for what it returns. Next: `osb.reconcile.duties`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from celery import beat
+
+from osb.config import Settings
+from osb.errors import OsbError
+from osb.kube.client import Kube
+from osb.kube.client import connect as connect_kube
+from osb.obs import log, metrics
+from osb.reconcile.duties import Duties
+from osb.reconcile.installation import Installation
+from osb.store.client import Store
+from osb.store.client import connect as connect_store
+
+LEASE_SECONDS = 10.0
+RENEW_SECONDS = 3.0
+WAIT_SECONDS = 1.0
+
+say = log.get_logger("beat")
+
+
+class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
+    """`tick` runs the duties while this beat holds the lease, else looks again a second later."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.me = uuid.uuid4().hex
+        self.settings = Settings.from_env()
+        self._store: Store | None = None
+        self._kube: Kube | None = None
+        self._acting = False
+        self._next = 0.0
+        super().__init__(*args, **kwargs)
+
+    def setup_schedule(self) -> None:
+        """Nothing to load: the table of what runs how often is `osb.reconcile.duties`."""
+        log.setup(self.settings)
+        if self.settings.metrics_port:
+            metrics.serve(self.settings.metrics_port)
+
+    def tick(self, *_: Any, **__: Any) -> float:
+        """One turn. A failure is logged and tried again: beat never dies of a Redis or API outage."""
+        if file := os.environ.get("OSB_HEARTBEAT_FILE"):
+            Path(file).touch()
+        try:
+            return self._turn()
+        except OsbError as error:
+            say.warning("a tick failed, trying again", error=str(error))
+            self._acting = False
+            return WAIT_SECONDS
+
+    def _turn(self) -> float:
+        if self._store is None:
+            self._store = connect_store(self.settings.redis_url, name="beat")
+            self._kube = connect_kube(self.settings, pool=4)
+            self.duties = Duties(self._store, sweep_seconds=int(self.settings.resync_seconds))
+            self.installation = Installation(self._kube, self._store, self.settings)
+        now = time.monotonic()
+        if now >= self._next or not self._acting:
+            self._acting = self._store.duty.hold("beat", self.me, LEASE_SECONDS)
+            self._next = now + RENEW_SECONDS
+        if not self._acting:
+            return WAIT_SECONDS
+        self.installation.beat()
+        return self.duties.tick()
+
+    def close(self) -> None:
+        """Let the next beat act at once."""
+        if self._store is not None:
+            try:
+                self._store.duty.release("beat", self.me)
+            except OsbError as error:
+                say.info("the beat lease was not released", error=str(error))
+        super().close()
+
+    @property
+    def info(self) -> str:
+        return "    . duties -> due, rescue, sweep, gauges, Lease"

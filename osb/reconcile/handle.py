@@ -1,0 +1,142 @@
+"""Take a key, run its recipe, turn the outcome into queue operations, metrics and one log line.
+
+In: a key from a Celery task (a wake-up or a hand-sent task). Out: a short sentence that Flower shows. Nothing else
+decides on retries. The recipe of the kind comes next: `osb.reconcile.pool`, `.batchsandbox`, `.snapshot`, `.recycle`,
+`.tasks`.
+
+The task loops while its key is dirty again, bounded by passes and time, instead of waiting for the next wake-up:
+under load one pass serves all that came in during the last one.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+
+from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key
+from osb.errors import ApiError, Conflict, DeadlinePassed, Fenced, OsbError, StoreDown
+from osb.obs import metrics
+from osb.obs.deadline import Deadline
+from osb.obs.log import get_logger
+from osb.reconcile import batchsandbox, pool, recycle, snapshot, tasks
+from osb.reconcile.contract import After, Done, Outcome, Part, Retry, Stop
+from osb.reconcile.world import Halted, Pass, World
+
+MAX_PASSES = 50
+MAX_SECONDS = 5.0
+CONFLICT_WAIT = 0.05
+
+Recipe = Callable[[Pass], Outcome]
+
+RECIPES: dict[str, Recipe] = {
+    POOL: pool.reconcile,
+    BATCHSANDBOX: batchsandbox.reconcile,
+    SNAPSHOT: snapshot.reconcile,
+    RECYCLE: recycle.reconcile,
+    TASKS: tasks.reconcile,
+}
+
+log = get_logger("reconcile")
+
+
+def handle(world: World, key: Key, *, reason: str = "", hand: bool = False, task_id: str = "") -> str:
+    """Reconcile `key` if it asks for it and nobody else does. Never raises for anything the key's owner can cause."""
+    if world.stop.is_set():
+        return "stopping"
+    said: list[str] = []
+    started = time.monotonic()
+    for _ in range(MAX_PASSES):
+        state, summary, again = _once(world, key, reason=reason, hand=hand, task_id=task_id)
+        if state != "run":
+            return "; ".join(said) or state
+        if summary and (not said or said[-1] != summary):
+            said.append(summary)
+        if not again or world.stop.is_set() or time.monotonic() - started > MAX_SECONDS:
+            break
+        hand = False
+    return "; ".join(said[-6:])
+
+
+def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> tuple[str, str, bool]:
+    """One pass: begin, recipe, end. Returns the begin state, the summary and whether the key is dirty again."""
+    token = uuid.uuid4().hex
+    try:
+        begin = world.store.queue.begin(key, token, hand=hand, task_id=task_id)
+    except StoreDown as down:
+        metrics.begin(key.kind, "error")
+        log.warning("Redis is away", key=key.text, error=str(down))
+        return "error", "", False
+    metrics.begin(key.kind, begin.state)
+    if begin.state != "run":
+        return begin.state, "", False
+    started = time.monotonic()
+    deadline = Deadline()
+    lease = world.keeper.hold(key, token)
+    one = Pass(
+        world=world, key=key, token=token, deep=begin.deep or hand, deadline=deadline,
+        lease=lease, reason=reason, waited_ms=begin.waited_ms,
+    )  # fmt: skip
+    try:
+        with world.watchdog.watching(key.text, deadline), deadline.use():
+            outcome = _outcome(one)
+    finally:
+        world.keeper.drop(lease)
+    again = _end(one, outcome)
+    _report(one, outcome, time.monotonic() - started)
+    return "run", outcome.summary, again
+
+
+def _outcome(one: Pass) -> Outcome:
+    """Run the recipe; every failure becomes an outcome."""
+    try:
+        if one.world.halted():
+            return After(seconds=5.0, summary="another controller holds the Lease")
+        return RECIPES[one.key.kind](one)
+    except Conflict as conflict:
+        return After(seconds=CONFLICT_WAIT, summary=f"conflict, again: {conflict}", progress=True)
+    except Halted as halted:
+        return After(seconds=5.0, summary=str(halted))
+    except Fenced as fenced:
+        return Stop(cause=str(fenced), summary="fenced")
+    except DeadlinePassed as late:
+        return Retry(cause=str(late), summary="stopped at its deadline")
+    except StoreDown as down:
+        return Retry(cause=f"Redis: {down}", summary="Redis is away")
+    except ApiError as error:
+        wait = error.retry_after
+        if wait:
+            return After(seconds=wait, summary=f"the API server asks to wait {wait:g} s")
+        return Retry(cause=str(error), summary=f"failed: {str(error)[:160]}")
+    except OsbError as error:
+        return Retry(cause=str(error), summary=f"failed: {str(error)[:160]}")
+    except Exception as error:
+        log.exception("a reconcile crashed", key=one.key.text)
+        return Retry(cause=repr(error), summary=f"crashed: {error!r:.160}")
+
+
+def _end(one: Pass, outcome: Outcome) -> bool:
+    """Give the key back with its outcome; True when it is dirty again."""
+    words: dict[type[Outcome], str] = {Done: "done", After: "after", Retry: "retry", Stop: "stop", Part: "part"}
+    seconds = getattr(outcome, "seconds", 0.0)
+    try:
+        ended = one.store.queue.end(
+            one.key, one.token, words[type(outcome)], seconds=seconds, progress=outcome.progress
+        )
+    except StoreDown as down:
+        log.warning("the end of a pass was not recorded; its lease will run out", key=one.key.text, error=str(down))
+        return False
+    if not ended.ours:
+        log.info("the key was taken over while this pass ran", key=one.key.text)
+    return ended.again
+
+
+def _report(one: Pass, outcome: Outcome, took: float) -> None:
+    result = {Done: "success", After: "requeue_after", Part: "success", Retry: "error", Stop: "success"}[type(outcome)]
+    metrics.reconciled(one.key.kind, result, took)
+    say = log.warning if isinstance(outcome, Retry) else log.info
+    say(
+        "Reconcile finished", key=one.key.text, reason=one.reason, outcome=type(outcome).__name__.lower(),
+        summary=outcome.summary, cause=getattr(outcome, "cause", ""), duration=round(took, 4), deep=one.deep,
+        waited=one.waited_ms, requeueAfter=getattr(outcome, "seconds", None),
+    )  # fmt: skip

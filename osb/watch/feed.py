@@ -1,0 +1,169 @@
+"""One stream of one kind: list, then watch, and hand every event to the mirror.
+
+In: raw objects from `osb.kube` (list pages, watch batches). Out: `osb.store.forward`, which moves the mirror forward
+and enqueues what moved. Nothing is kept here between two events but the resourceVersion to go on from.
+
+A stream relists when it starts, when the server says 410, when Redis lost the mirror, when it stood still for over
+60 s, and every ten minutes in any case (spec/pitfalls.md 24 and 26; spec/protocols.md 2).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from osb.errors import ApiError, Gone, StoreDown
+from osb.kube.client import Kube
+from osb.kube.watch import WatchEvent
+from osb.obs import metrics
+from osb.obs.log import get_logger
+from osb.store.client import Store
+from osb.store.forward import Forwarder
+
+log = get_logger("watch")
+
+STALLED_SECONDS = 60.0
+OUTAGE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one stream reads: a mirror kind, the resource, its selector and the namespace ("" = all)."""
+
+    kind: str
+    resource: str
+    labels: str = ""
+
+
+@dataclass(slots=True)
+class Stream:
+    """The loop of one kind. `synced` is set after the first finished list; `beat` is the monotonic time of the last
+    sign of life; `again` asks for a relist."""
+
+    source: Source
+    kube: Kube
+    store: Store
+    forward: Forwarder
+    stop: threading.Event
+    namespaces: tuple[str, ...] = ()
+    relist_seconds: float = 600.0
+    synced: threading.Event = field(default_factory=threading.Event)
+    again: threading.Event = field(default_factory=threading.Event)
+    beat: float = field(default_factory=time.monotonic)
+    version: str = ""
+
+    def run(self) -> None:
+        """Until `stop`: list, watch, and start over after any failure, with a growing, jittered pause."""
+        pause = 0.2
+        while not self.stop.is_set():
+            try:
+                self.relist()
+                pause = 0.2
+                self.follow()
+            except Gone:
+                log.info("the version is too old, listing again", kind=self.source.kind)
+            except (ApiError, StoreDown) as error:
+                log.warning("a watch stream failed, starting over", kind=self.source.kind, error=str(error))
+                self.stop.wait(pause * random.uniform(0.5, 1.5))
+                pause = min(pause * 2, 10.0)
+            metrics.watch_restarted(self.source.kind)
+
+    def relist(self) -> None:
+        """A complete, consistent list into the mirror; what the mirror has and the list has not is pruned."""
+        self.again.clear()
+        started = time.monotonic()
+        pages = self._pages()
+        self.version = self.forward.relist(self.source.kind, pages)
+        self.beat = time.monotonic()
+        self.synced.set()
+        log.info("listed", kind=self.source.kind, version=self.version, seconds=round(time.monotonic() - started, 3))
+
+    def _pages(self) -> Any:
+        for namespace in self.namespaces or (None,):
+            for page in self.kube.list(self.source.resource, namespace, labels=self.source.labels):
+                self.beat = time.monotonic()
+                yield page
+
+    def follow(self) -> None:
+        """Watch from the last version until a relist is due. A stream that just ends is reopened: that is normal."""
+        due = time.monotonic() + self.relist_seconds * random.uniform(0.85, 1.15)
+        halt = _Halt(self.stop, self.again)
+        while not halt.is_set() and time.monotonic() < due:
+            for batch in self.kube.watch(
+                self.source.resource, self._namespace(), labels=self.source.labels, version=self.version, stop=halt
+            ):
+                self._stalled()
+                self._feed(batch)
+                if halt.is_set() or time.monotonic() > due:
+                    break
+            halt.wait(random.uniform(0.05, 0.2))
+
+    def _namespace(self) -> str | None:
+        return self.namespaces[0] if len(self.namespaces) == 1 else None
+
+    def _stalled(self) -> None:
+        """A process that stood still may have been passed by others: nothing it holds may be believed."""
+        now = time.monotonic()
+        if now - self.beat > STALLED_SECONDS + 30.0:
+            raise Gone("this process stood still for too long")
+        self.beat = now
+
+    def _feed(self, batch: Sequence[WatchEvent]) -> None:
+        """One batch into the mirror; while Redis is away the batch is kept, at most 30 s, and nothing is read."""
+        deadline = time.monotonic() + OUTAGE_SECONDS
+        while True:
+            try:
+                unsynced = self._apply(batch)
+                break
+            except StoreDown:
+                if time.monotonic() > deadline or self.stop.wait(0.2):
+                    raise
+        if unsynced:
+            raise Gone("the mirror was lost")
+
+    def _apply(self, batch: Sequence[WatchEvent]) -> bool:
+        kind = self.source.kind
+        unsynced = False
+        run: list[dict[str, Any]] = []
+        for event in batch:
+            if event.type == "BOOKMARK":
+                self.store.mirror.touch(kind)
+            elif event.type == "DELETED":
+                unsynced |= self._flush(run)
+                if self._ours(event.obj):
+                    unsynced |= self.forward.delete(kind, event.obj).unsynced
+            elif self._ours(event.obj):
+                run.append(event.obj)
+        unsynced |= self._flush(run)
+        self.version = str(batch[-1].obj["metadata"]["resourceVersion"]) if batch else self.version
+        metrics.watch_events(kind, len(batch))
+        return unsynced
+
+    def _ours(self, obj: dict[str, Any]) -> bool:
+        return len(self.namespaces) < 2 or obj["metadata"].get("namespace") in self.namespaces
+
+    def _flush(self, run: list[dict[str, Any]]) -> bool:
+        if not run:
+            return False
+        summary = self.forward.put(self.source.kind, list(run))
+        run.clear()
+        return summary.unsynced
+
+
+class _Halt(threading.Event):
+    """Set when the process stops or a relist is asked for."""
+
+    def __init__(self, *events: threading.Event) -> None:
+        super().__init__()
+        self._events = events
+
+    def is_set(self) -> bool:
+        return any(event.is_set() for event in self._events)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._events[0].wait(timeout)
+        return self.is_set()

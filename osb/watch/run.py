@@ -1,0 +1,124 @@
+"""The watcher process: one stream per kind, freshness, readiness, shutdown. Any number of watchers may run.
+
+In: settings. Out: events on the queue (through `osb.watch.feed`). While another controller holds the installation's
+Lease nothing is listed or enqueued (spec/operations.md 4).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+
+from osb.api import names
+from osb.config import Settings
+from osb.errors import ApiError, StoreDown
+from osb.kube.client import Kube
+from osb.kube.client import connect as connect_kube
+from osb.obs.log import get_logger
+from osb.reconcile.installation import Installation
+from osb.store.client import Store
+from osb.store.client import connect as connect_store
+from osb.store.forward import Forwarder
+from osb.watch.feed import Source, Stream
+
+log = get_logger("watch")
+
+SOURCES = (
+    Source("pool", "pool"),
+    Source("batchsandbox", "batchsandbox"),
+    Source("poolpod", "pod", labels=names.LABEL_POOL_NAME),
+    Source("boxpod", "pod", labels=names.LABEL_BOX_NAME),
+    Source("snapshot", "snapshot"),
+    Source("job", "job", labels=names.LABEL_SNAPSHOT_NAME),
+)
+
+EXIT_AFTER = 120.0
+"""A stream without any sign of life for this long ends the process; its supervisor starts it anew."""
+
+
+@dataclass(slots=True)
+class Watcher:
+    """`start`, then `wait`; `ready` and `alive` are what the probes ask."""
+
+    settings: Settings
+    stop: threading.Event = field(default_factory=threading.Event)
+    streams: list[Stream] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
+    kube: Kube | None = None
+    store: Store | None = None
+    installation: Installation | None = None
+
+    def start(self) -> None:
+        """Connect, take or watch the Lease, start one thread per kind."""
+        self.kube = connect_kube(self.settings, pool=len(SOURCES) * 2 + 4)
+        self.store = connect_store(self.settings.redis_url, name="watcher")
+        self.installation = Installation(self.kube, self.store, self.settings)
+        forward = Forwarder(self.store)
+        for source in SOURCES:
+            stream = Stream(
+                source, self.kube, self.store, forward, self.stop,
+                namespaces=self.settings.namespaces, relist_seconds=float(self.settings.resync_seconds),
+            )  # fmt: skip
+            self.streams.append(stream)
+            self._thread(f"watch-{source.kind}", lambda stream=stream: self._run(stream))
+        self._thread("watch-guard", self._guard)
+
+    def _thread(self, name: str, target: object) -> None:
+        thread = threading.Thread(target=target, name=name, daemon=True)  # type: ignore[arg-type]  # zero-argument callables
+        self.threads.append(thread)
+        thread.start()
+
+    def _run(self, stream: Stream) -> None:
+        while not self.stop.is_set():
+            if not self._allowed():
+                stream.beat = time.monotonic()
+                self.stop.wait(1.0)
+                continue
+            stream.run()
+
+    def _allowed(self) -> bool:
+        assert self.installation is not None
+        return self.installation.ours()
+
+    def _guard(self) -> None:
+        """Every 2 s: renew the Lease when beat is silent, look for a lost mirror, leave when a stream is stuck."""
+        assert self.installation is not None and self.store is not None
+        while not self.stop.wait(2.0 * random.uniform(0.8, 1.2)):
+            try:
+                if any(stream.synced.is_set() for stream in self.streams):
+                    self.installation.stand_in(fresh=True)
+                else:
+                    self.installation.stand_in(fresh=False)
+                for stream in self.streams:
+                    if stream.synced.is_set() and not self.store.mirror.synced(stream.source.kind):
+                        stream.again.set()
+            except (StoreDown, ApiError) as error:
+                log.warning("the guard could not look", error=str(error))
+            stuck = [s.source.kind for s in self.streams if time.monotonic() - s.beat > EXIT_AFTER]
+            if stuck and not self.stop.is_set():
+                log.error("no sign of life from a stream, leaving", kinds=stuck)
+                os._exit(1)
+
+    def ready(self) -> bool:
+        """True after the first list of every kind, while none is stale (twice the watch timeout)."""
+        limit = 2 * 70.0
+        return bool(self.streams) and all(
+            s.synced.is_set() and time.monotonic() - s.beat < limit for s in self.streams
+        )
+
+    def alive(self) -> bool:
+        """True while every stream's loop showed life within 90 s (a silent watch ends itself after 80)."""
+        return all(time.monotonic() - s.beat < EXIT_AFTER - 30 for s in self.streams)
+
+    def close(self) -> None:
+        """Stop the streams and close the connections; the Lease stays with the installation."""
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(3.0)
+        if self.kube is not None:
+            self.kube.close()
+        if self.store is not None:
+            self.store.close()

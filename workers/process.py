@@ -1,0 +1,45 @@
+"""What one worker process owns: its clients, its lease keeper and its own share of the timers.
+
+Clients are made at the first use after fork, never at import (spec/pitfalls.md 28): sockets must not be shared.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+from osb.config import Settings
+from osb.reconcile.world import World, make_world
+
+_lock = threading.Lock()
+_world: World | None = None
+_pid = 0
+
+
+def world() -> World:
+    """The process's World; made once per process, also after a fork."""
+    global _world, _pid
+    with _lock:
+        if _world is None or _pid != os.getpid():
+            _world, _pid = make_world(Settings.from_env(), role="worker"), os.getpid()
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(50_000, 20, 50)
+        return _world
+
+
+def close() -> None:
+    """Stop taking, let running reconciles see the stop flag, close the clients."""
+    global _world
+    with _lock:
+        if _world is not None and _pid == os.getpid():
+            _world.close()
+        _world = None
+
+
+def stopping() -> None:
+    """SIGTERM arrived: running reconciles end at their next check and hand their key back."""
+    with _lock:
+        if _world is not None and _pid == os.getpid():
+            _world.halt()
