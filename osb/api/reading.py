@@ -1,0 +1,104 @@
+"""Reading untrusted JSON one field at a time: the value if it has the right type, else a fallback and a
+Problem.
+
+Schemas normally exclude these cases; an object that was stored under an older schema, or past one, must not
+stop a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from osb.api.problem import Level, Problem
+from osb.errors import InvalidInput
+
+D = TypeVar("D")
+
+
+class Reader:
+    """Collects Problems while reading. Each method returns a usable value, whatever was found."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def report(self, field: str, message: str, *, reason: str, level: Level = "invalid") -> None:
+        self.problems.append(Problem(field, message, reason=reason, level=level))
+
+    def caught(self, error: InvalidInput, *, reason: str, level: Level = "invalid") -> None:
+        """Keep an error of a stricter parser as a problem of this object."""
+        self.report(error.field, error.message, reason=reason, level=level)
+
+    def found(self) -> tuple[Problem, ...]:
+        return tuple(self.problems)
+
+    def number(
+        self,
+        data: Mapping[str, Any],
+        member: str,
+        *,
+        at: str,
+        default: D,
+        low: int = 0,
+        high: int = 2**31 - 1,
+    ) -> int | D:
+        """A whole number within bounds."""
+        value = data.get(member)
+        if value is None:
+            return default
+        if type(value) is int and low <= value <= high:
+            return value
+        self.report(
+            f"{at}.{member}", f"{value!r} is not a whole number from {low} to {high}", reason="InvalidNumber"
+        )
+        return default
+
+    def choice(
+        self, data: Mapping[str, Any], member: str, *, at: str, options: Sequence[str], reason: str
+    ) -> str:
+        """One of the options; the first is the default."""
+        value = data.get(member)
+        if value is None or value == "":
+            return options[0]
+        if value in options:
+            return str(value)
+        message = f"{value!r} is none of {', '.join(options)}; {options[0]} is in force"
+        self.report(f"{at}.{member}", message, reason=reason)
+        return options[0]
+
+    def mapping(self, data: Mapping[str, Any], member: str, *, at: str) -> dict[str, Any] | None:
+        """An object, None when absent, null or something else."""
+        value = data.get(member)
+        if value is None or isinstance(value, dict):
+            return cast("dict[str, Any] | None", value)
+        self.report(f"{at}.{member}", f"must be an object, not {value!r:.60}", reason="InvalidType")
+        return None
+
+    def items(self, data: Mapping[str, Any], member: str, *, at: str) -> tuple[Any, ...]:
+        """A list, empty when absent, null or something else."""
+        value = data.get(member)
+        if value is None:
+            return ()
+        if isinstance(value, list):
+            return tuple(value)
+        self.report(f"{at}.{member}", f"must be a list, not {value!r:.60}", reason="InvalidType")
+        return ()
+
+
+def texts(value: object) -> dict[str, str]:
+    """A map of texts such as labels; anything else in it is dropped."""
+    if not isinstance(value, dict):
+        return {}
+    return {key: item for key, item in value.items() if isinstance(key, str) and isinstance(item, str)}
+
+
+def text(data: Mapping[str, Any], member: str) -> str:
+    """A text, "" when absent or something else."""
+    value = data.get(member)
+    return value if isinstance(value, str) else ""
+
+
+def part(data: Mapping[str, Any], member: str) -> dict[str, Any]:
+    """An object, {} when absent or something else."""
+    value = data.get(member)
+    return value if isinstance(value, dict) else {}
