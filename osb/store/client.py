@@ -1,0 +1,95 @@
+"""Connect to Redis and hand out the structures kept there.
+
+In: a URL. Out: `Store`, one per process, made after fork. Retries are off and sockets time out after 5 s: a command
+whose reply is lost may have run, and only its caller knows how to ask again. Next: `osb.store.queue` for the work
+queue, `osb.store.mirror` for the watched objects, `osb.store.ledger` for who holds which pod; `osb.store.checks`
+looks at the server before it is trusted.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from osb.store.queue import WorkQueue
+from osb.store.scripts import Scripts
+
+if TYPE_CHECKING:
+    from osb.store.duty import Duty
+    from osb.store.journal import Journal
+    from osb.store.ledger import Ledger
+    from osb.store.limits import Limits
+    from osb.store.mirror import Mirror
+    from osb.store.taskstate import TaskStates
+
+_TIMEOUT_SECONDS = 5
+
+
+class Store:
+    """Everything we keep in one Redis. Thread-safe; not to be carried across a fork."""
+
+    def __init__(self, client: redis.Redis, *, clock_key: str = "") -> None:
+        self.redis = client
+        self.scripts = Scripts(client, clock_key=clock_key)
+        self.queue = WorkQueue(client, self.scripts)
+
+    @cached_property
+    def mirror(self) -> Mirror:
+        from osb.store.mirror import Mirror
+
+        return Mirror(self.redis, self.scripts)
+
+    def ledger(self, namespace: str, pool: str) -> Ledger:
+        from osb.store.ledger import Ledger
+
+        return Ledger(self.redis, self.scripts, namespace, pool)
+
+    @cached_property
+    def duty(self) -> Duty:
+        from osb.store.duty import Duty
+
+        return Duty(self.redis, self.scripts)
+
+    @cached_property
+    def journal(self) -> Journal:
+        from osb.store.journal import Journal
+
+        return Journal(self.redis)
+
+    @cached_property
+    def limits(self) -> Limits:
+        from osb.store.limits import Limits
+
+        return Limits(self.scripts)
+
+    @cached_property
+    def tasks(self) -> TaskStates:
+        from osb.store.taskstate import TaskStates
+
+        return TaskStates(self.redis)
+
+    def close(self) -> None:
+        self.redis.close()
+
+
+def connect(url: str, *, name: str = "osb", clock_key: str = "") -> Store:
+    """A `Store` on the Redis at `url` with all scripts loaded. Raises StoreDown when it cannot be reached.
+
+    `name` shows in CLIENT LIST. `clock_key` is for tests only (osb.store.scripts.Scripts).
+    """
+    client = redis.Redis.from_url(
+        url,
+        client_name=name,
+        socket_timeout=_TIMEOUT_SECONDS,
+        socket_connect_timeout=_TIMEOUT_SECONDS,
+        socket_keepalive=True,
+        health_check_interval=25,
+        retry=Retry(NoBackoff(), 0),
+    )
+    store = Store(client, clock_key=clock_key)
+    store.scripts.load()
+    return store
