@@ -1,0 +1,229 @@
+"""`BoxSpec`: a BatchSandbox as decisions read it. In: the raw object. Out: safe values and what was wrong
+with
+it.
+
+Who holds, wants and gives back what is answered by `osb.api.claims`; this module only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from osb.api import names, record, times
+from osb.api.claims import busy_pool, claims, effective_pool, missing, needs_release, slots, surplus, wants
+from osb.api.problem import Problem, invalid
+from osb.api.reading import Reader, part, text, texts
+from osb.api.record import Record, Release
+from osb.errors import InvalidInput, RecordUnreadable
+
+__all__ = [
+    "BoxSpec",
+    "busy_pool",
+    "claims",
+    "effective_pool",
+    "missing",
+    "needs_release",
+    "parse",
+    "slots",
+    "surplus",
+    "wants",
+]
+
+PRIORITY_LIMIT = 100
+MAX_TIMEOUT = 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxSpec:
+    namespace: str
+    name: str
+    uid: str = ""
+    version: str = ""
+    generation: int = 0
+    deleting: datetime | None = None
+    created: datetime = times.EPOCH
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
+
+    replicas: int = 1
+    pool_ref: str = ""
+    has_template: bool = False
+    template: dict[str, Any] | None = None
+    shard_patches: tuple[Any, ...] = ()
+    expire: datetime | None = None
+    task_template: dict[str, Any] | None = None
+    shard_task_patches: tuple[Any, ...] = ()
+    release_when_completed: bool = False
+    pause: bool | None = None
+    lost_policy: str = names.LOST_REPLACE
+    allocation_policy: str = names.ALLOCATE_PARTIAL
+    allocation_timeout: int | None = None  # seconds
+    priority: int = 0
+
+    record: Record | None = None
+    release: tuple[str, ...] = ()
+    force: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] | None = None
+    record_error: RecordUnreadable | None = None
+
+    status: Mapping[str, Any] = field(default_factory=dict)
+    phase: str = ""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def member(self) -> str:
+        """`ns/name`, as in queue and mirror."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def invalid(self) -> tuple[Problem, ...]:
+        """What condition `SpecInvalid` reports."""
+        return invalid(self.problems)
+
+    @property
+    def detaching(self) -> bool:
+        """A pooled pause gives its pod back: the record stays in force although poolRef is empty."""
+        return self.record is not None and self.record.detaching
+
+    @property
+    def observed(self) -> int:
+        """The generation that the stored status was computed from."""
+        value = self.status.get("observedGeneration")
+        return value if isinstance(value, int) else 0
+
+    @property
+    def pause_observed(self) -> int:
+        """The newest generation that pause and resume have acknowledged."""
+        value = self.status.get("pauseObservedGeneration")
+        return value if isinstance(value, int) else 0
+
+    def condition(self, kind: str) -> Mapping[str, Any] | None:
+        """The stored condition of that type when it is True, else None."""
+        for item in self.status.get("conditions") or ():
+            if isinstance(item, dict) and item.get("type") == kind and item.get("status") == "True":
+                return item
+        return None
+
+
+def parse(obj: Mapping[str, Any]) -> BoxSpec:
+    """The sandbox with every bad value replaced by its documented fallback. Never raises for user errors."""
+    read = Reader()
+    meta, spec, status = part(obj, "metadata"), part(obj, "spec"), part(obj, "status")
+    annotations = texts(meta.get("annotations"))
+    template = read.mapping(spec, "template", at="spec")
+    task_template = read.mapping(spec, "taskTemplate", at="spec")
+    found, release, released, record_error = _record(annotations)
+    _check_source(read, text(spec, "poolRef"), has_template=template is not None, record=found)
+    return BoxSpec(
+        namespace=text(meta, "namespace"),
+        name=text(meta, "name"),
+        uid=text(meta, "uid"),
+        version=text(meta, "resourceVersion"),
+        generation=meta.get("generation") or 0,
+        deleting=times.parse_or_none(meta.get("deletionTimestamp")),
+        created=times.parse_or_none(meta.get("creationTimestamp")) or times.EPOCH,
+        labels=texts(meta.get("labels")),
+        annotations=annotations,
+        finalizers=tuple(item for item in meta.get("finalizers") or () if isinstance(item, str)),
+        replicas=read.number(spec, "replicas", at="spec", default=1),
+        pool_ref=text(spec, "poolRef"),
+        has_template=template is not None,
+        template=template,
+        shard_patches=read.items(spec, "shardPatches", at="spec"),
+        expire=_expire(read, spec),
+        task_template=task_template,
+        shard_task_patches=read.items(spec, "shardTaskPatches", at="spec"),
+        release_when_completed=_released_when_completed(read, spec),
+        pause=spec.get("pause") if isinstance(spec.get("pause"), bool) else None,
+        lost_policy=_lost_policy(read, spec),
+        allocation_policy=_allocation_policy(read, spec),
+        allocation_timeout=read.number(
+            spec, "allocationTimeoutSeconds", at="spec", default=None, low=1, high=MAX_TIMEOUT
+        ),
+        priority=_priority(read, spec, annotations),
+        record=found,
+        release=release.pods,
+        force=release.force,
+        released=released,
+        endpoints=record.parse_endpoints(annotations.get(names.ENDPOINTS)),
+        record_error=record_error,
+        status=status,
+        phase=text(status, "phase"),
+        problems=read.found(),
+    )
+
+
+def _record(
+    annotations: Mapping[str, str],
+) -> tuple[Record | None, Release, tuple[str, ...], RecordUnreadable | None]:
+    """All three annotations or none: one unreadable part makes the whole record unbelievable."""
+    try:
+        return (
+            record.parse(annotations.get(names.ALLOC_STATUS)),
+            record.parse_release(annotations.get(names.ALLOC_RELEASE)),
+            record.parse_names(annotations.get(names.ALLOC_RELEASED)),
+            None,
+        )
+    except RecordUnreadable as error:
+        return None, Release(), (), error
+
+
+def _check_source(read: Reader, pool_ref: str, *, has_template: bool, record: Record | None) -> None:
+    """Pods come from a pool or a template. Both is allowed: with a pool, the template is only a hint."""
+    if pool_ref == "" and not has_template and not (record is not None and record.detaching):
+        read.report(
+            "spec.template",
+            "neither poolRef nor template is set, so no pod can be made; set one of them",
+            reason="NoPodSource",
+        )
+
+
+def _expire(read: Reader, spec: Mapping[str, Any]) -> datetime | None:
+    if spec.get("expireTime") is None:
+        return None
+    try:
+        return times.parse(spec["expireTime"], field="spec.expireTime")
+    except InvalidInput as error:
+        read.report(error.field, f"{error.message}; the sandbox does not expire", reason="InvalidExpireTime")
+        return None
+
+
+def _released_when_completed(read: Reader, spec: Mapping[str, Any]) -> bool:
+    options = (names.POLICY_RETAIN, names.POLICY_RELEASE)
+    field_name, reason = "taskResourcePolicyWhenCompleted", "UnknownTaskResourcePolicy"
+    return read.choice(spec, field_name, at="spec", options=options, reason=reason) == names.POLICY_RELEASE
+
+
+def _lost_policy(read: Reader, spec: Mapping[str, Any]) -> str:
+    options = (names.LOST_REPLACE, names.LOST_FAIL)
+    return read.choice(spec, "lostPodPolicy", at="spec", options=options, reason="UnknownLostPodPolicy")
+
+
+def _allocation_policy(read: Reader, spec: Mapping[str, Any]) -> str:
+    options = (names.ALLOCATE_PARTIAL, names.ALLOCATE_ALL)
+    return read.choice(spec, "allocationPolicy", at="spec", options=options, reason="UnknownAllocationPolicy")
+
+
+def _priority(read: Reader, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> int:
+    """The field, else the annotation, else 0."""
+    if spec.get("priority") is not None:
+        return read.number(spec, "priority", at="spec", default=0, low=-PRIORITY_LIMIT, high=PRIORITY_LIMIT)
+    raw = annotations.get(names.PRIORITY)
+    if raw is None:
+        return 0
+    digits = raw[1:] if raw[:1] in ("-", "+") else raw
+    value = int(raw) if digits.isascii() and digits.isdecimal() and len(digits) <= 3 else PRIORITY_LIMIT + 1
+    if abs(value) <= PRIORITY_LIMIT:
+        return value
+    read.report(
+        f"metadata.annotations[{names.PRIORITY}]",
+        f"{raw!r:.40} is not a whole number from -{PRIORITY_LIMIT} to {PRIORITY_LIMIT}; it is ignored",
+        reason="InvalidPriority",
+        level="warning",
+    )
+    return 0
