@@ -1,0 +1,282 @@
+"""Which free pods go to which waiter. In: `ServeView`. Out: `Dealt`: grants, what is unmet, why each waits.
+
+The result is a proposal: `osb.store.ledger.allocate` takes exactly these pods if all are still free, or
+nothing. Pods are handed out current revision first, then longest ready, then name; never a pod that the
+sandbox's record already names (spec/pool.md 7).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+
+from osb.api import names
+from osb.decide import place
+from osb.decide.order import Waiter, effective_priority, place_text, waiter, waiting_line
+from osb.decide.place import Need
+from osb.facts import ledger
+from osb.facts.boxview import Waiting
+from osb.facts.pod import PodFact
+from osb.facts.poolview import ServeView, WaitingBox
+
+WHOLE_GRACE = 30.0  # seconds an all-or-nothing waiter is passed over before it holds others back
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """`pods`: (slot, pod name, pod UID) in slot order, for the sandbox version that the decision saw."""
+
+    box: str
+    uid: str
+    version: str
+    pods: tuple[tuple[int, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """`unmet`: pods missing after the grants; `demand`: those of them that the pool can ever provide.
+
+    `waiting`: by sandbox UID, for those that still miss something. `timed_out`: UIDs that left the line.
+    """
+
+    grants: tuple[Grant, ...] = ()
+    unmet: int = 0
+    demand: int = 0
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    timed_out: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def granted(self) -> int:
+        return sum(len(grant.pods) for grant in self.grants)
+
+
+def grants(view: ServeView) -> Dealt:
+    """Deals the available pods to the line. Nothing is granted while the ledger is not ready or the pool is
+    held.
+    """
+    label = view.pool.fairness.label if view.pool.fairness else ""
+    boxes = {w.box.uid: w for w in view.waiting}
+    everyone = [_waiter(w, label) for w in view.waiting]
+    timed_out = tuple(w.uid for w in everyone if w.slots and w.timed_out(view.now))
+    line = waiting_line(everyone, view.now)
+    too_big = {w.uid for w in line if _exceeds(w, boxes[w.uid], view)}
+    closed = not view.ledger_ready or view.pool.hold or view.pool.deleting is not None
+    stock = Stock(() if closed else view.available, view.revision)
+    served = _deal([w for w in line if w.uid not in too_big], stock, view)
+    missing = {w.uid: w.need - len(served.get(w.uid, ())) for w in line}
+    return Dealt(
+        grants=tuple(_grant(w, served[w.uid]) for w in line if served.get(w.uid)),
+        unmet=sum(missing.values()),
+        demand=sum(n for uid, n in missing.items() if uid not in too_big),
+        waiting=_waiting(line, missing, too_big, view=view, left=len(stock)),
+        timed_out=timed_out,
+        reasons=_reasons(line, missing, len(stock)),
+    )
+
+
+def stock_order(pods: Iterable[PodFact], revision: str) -> list[PodFact]:
+    """Current revision first, then longest ready, then name."""
+    return sorted(pods, key=lambda p: (p.revision != revision, p.ready_since, p.name))
+
+
+class Stock:
+    """The available pods in order; each is taken once."""
+
+    def __init__(self, pods: Iterable[PodFact], revision: str) -> None:
+        self._pods = stock_order(pods, revision)
+        self._left = {pod.name for pod in self._pods}
+        self._first = 0
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def fit_for(self, had: frozenset[str]) -> int:
+        """How many of what is left a sandbox that had `had` may get."""
+        return len(self._left) - sum(1 for name in had if name in self._left)
+
+    def take(self, count: int, had: frozenset[str]) -> list[PodFact]:
+        """Up to `count` pods, none of `had`."""
+        while self._first < len(self._pods) and self._pods[self._first].name not in self._left:
+            self._first += 1
+        taken: list[PodFact] = []
+        at = self._first
+        while len(taken) < count and at < len(self._pods):
+            pod = self._pods[at]
+            at += 1
+            if pod.name in self._left and pod.name not in had:
+                taken.append(pod)
+                self._left.discard(pod.name)
+        return taken
+
+    def put_back(self, pods: Iterable[PodFact]) -> None:
+        """What was taken in vain."""
+        self._left.update(pod.name for pod in pods)
+        self._first = 0
+
+
+def _waiter(waiting: WaitingBox, label: str) -> Waiter:
+    return waiter(waiting.box, waiting.slots, tenant_label=label, waits_since=waiting.waits_since)
+
+
+def _exceeds(one: Waiter, waiting: WaitingBox, view: ServeView) -> bool:
+    """More than poolMax minus what others hold for ever: it is passed over and holds nobody back."""
+    own = waiting.holds if waiting.box.expire is None and waiting.box.deleting is None else 0
+    others = max(0, view.held_for_ever - own)
+    return one.need + waiting.holds > view.pool.pool_max - others
+
+
+def _deal(line: Sequence[Waiter], stock: Stock, view: ServeView) -> dict[str, list[PodFact]]:
+    """Rank after rank; the first rank that is left short ends it."""
+    served: dict[str, list[PodFact]] = {}
+    deal = place.spread if view.pool.placement == names.PLACEMENT_SPREAD else place.packed
+    granted: dict[str, int] = dict(view.held_by_tenant)
+    for members in _ranks(line, view.now):
+        if not len(stock):
+            break
+        group = _fair(members, granted, view) if view.pool.fairness else members
+        needs = [_need(w, stock, view.now) for w in group]
+        shares = deal(needs, len(stock))
+        for one, share in zip(group, shares, strict=True):
+            served[one.uid] = stock.take(share, one.had)
+        _second_helping(group, needs, stock=stock, served=served)
+        short = any(
+            len(served[w.uid]) < w.need and (need.holds_back or not need.whole)
+            for w, need in zip(group, needs, strict=True)
+        )
+        if short:
+            break
+        for one in group:
+            granted[one.tenant] = granted.get(one.tenant, 0) + len(served[one.uid])
+    return served
+
+
+def _ranks(line: Sequence[Waiter], now: datetime) -> list[list[Waiter]]:
+    return [list(members) for _, members in groupby(line, key=lambda w: effective_priority(w, now))]
+
+
+def _need(one: Waiter, stock: Stock, now: datetime) -> Need:
+    if not one.all_or_nothing:
+        return Need(one.need)
+    holds_back = one.waited(now) >= WHOLE_GRACE
+    if stock.fit_for(one.had) < one.need and not holds_back:
+        return Need(0, whole=True, holds_back=False)
+    return Need(one.need, whole=True, holds_back=holds_back)
+
+
+def _second_helping(
+    group: Sequence[Waiter], needs: Sequence[Need], *, stock: Stock, served: dict[str, list[PodFact]]
+) -> None:
+    """A share that could not be taken (only pods that the sandbox already had were left) goes to the next in
+    line.
+    """
+    for one, need in zip(group, needs, strict=True):
+        if not len(stock):
+            return
+        short = one.need - len(served[one.uid])
+        if short > 0 and need.whole:
+            got = served.pop(one.uid)
+            stock.put_back(got)
+            served[one.uid] = []
+            if need.holds_back:
+                return
+        elif short > 0:
+            more = stock.take(short, one.had)
+            served[one.uid].extend(more)
+            if len(more) < short:
+                return
+
+
+def _fair(group: list[Waiter], held: Mapping[str, int], view: ServeView) -> list[Waiter]:
+    """Next is always the tenant with the least (held + granted) per weight; inside a tenant the line's order."""
+    fairness = view.pool.fairness
+    assert fairness is not None
+    queues: dict[str, list[Waiter]] = {}
+    for one in reversed(group):
+        queues.setdefault(one.tenant, []).append(one)
+    first = {one.tenant: i for i, one in reversed(list(enumerate(group)))}
+    has = {tenant: held.get(tenant, 0) for tenant in queues}
+    heap = [(has[t] / fairness.weight(t), first[t], t) for t in queues]
+    heapq.heapify(heap)
+    ordered: list[Waiter] = []
+    while heap:
+        _, _, tenant = heapq.heappop(heap)
+        one = queues[tenant].pop()
+        ordered.append(one)
+        has[tenant] += one.need
+        if queues[tenant]:
+            heapq.heappush(heap, (has[tenant] / fairness.weight(tenant), first[tenant], tenant))
+    return ordered
+
+
+def _grant(one: Waiter, pods: Sequence[PodFact]) -> Grant:
+    slots = sorted(one.slots)
+    return Grant(
+        one.name,
+        one.uid,
+        one.version,
+        tuple((slot, pod.name, pod.uid) for slot, pod in zip(slots, pods, strict=False)),
+    )
+
+
+def _waiting(
+    line: Sequence[Waiter], missing: Mapping[str, int], too_big: set[str], *, view: ServeView, left: int
+) -> dict[str, Waiting]:
+    result: dict[str, Waiting] = {}
+    short = [w for w in line if missing[w.uid] > 0]
+    length = max(view.line - (len(line) - len(short)), len(short))
+    exhausted = cannot_grow(view, left)
+    for position, one in enumerate(short, start=1):
+        code = _code(one, too_big, view=view, left=left, exhausted=exhausted)
+        result[one.uid] = Waiting(
+            code=code,
+            missing=missing[one.uid],
+            position=position,
+            line=length,
+            detail=place_text(
+                missing=missing[one.uid], replicas=one.replicas, position=position, length=length
+            ),
+            cannot_grow=code == names.WAIT_CAPACITY,
+        )
+    return result
+
+
+def _code(one: Waiter, too_big: set[str], *, view: ServeView, left: int, exhausted: bool) -> str:
+    """The code that begins the message of Progressing (spec/additions.md 2.2); the first that applies."""
+    if view.pool.deleting is not None:
+        return names.WAIT_POOL_DELETING
+    if not view.ledger_ready:
+        return names.WAIT_LEDGER_REBUILDING
+    if one.uid in too_big:
+        return names.WAIT_REQUEST_EXCEEDS_POOL
+    if left and not view.pool.hold:
+        return names.WAIT_FOR_OTHERS
+    if exhausted:
+        return names.WAIT_CAPACITY
+    if not view.pool.creatable:
+        return names.WAIT_POOL_SPEC_INVALID
+    if view.create_failing:
+        return names.WAIT_CANNOT_CREATE
+    return names.WAIT_NO_READY_POD
+
+
+def cannot_grow(view: ServeView, left: int) -> bool:
+    """At poolMax with nothing on its way: no pod starting, leaving or being recycled could serve a waiter."""
+    counts = view.counts
+    taken = sum(counts.get(state, 0) for state in (ledger.RESV, ledger.HELD, ledger.CONF))
+    if taken >= view.pool.pool_max:
+        return True
+    total = sum(counts.values())
+    return total >= view.pool.pool_max and not left and total == taken
+
+
+def _reasons(line: Sequence[Waiter], missing: Mapping[str, int], left: int) -> tuple[str, ...]:
+    if not line:
+        return ()
+    asked = sum(w.need for w in line)
+    short = sum(missing.values())
+    text = f"{len(line)} sandboxes ask for {asked} pods; {asked - short} are granted, {left} stay in stock"
+    return (text, f"{short} pods are missing") if short else (text,)
