@@ -1,0 +1,171 @@
+"""`BatchView` and `SnapshotView`: everything one decision about a sandbox or a snapshot may know, `now`
+included.
+
+`osb.reconcile.gather` fills them; `osb.decide.batch` and `osb.decide.snapshot` read nothing else. Whatever a
+field says about a pod has been verified: a pod is in `pods` only if this sandbox's UID is its controller,
+and in `slots` only if record, ledger and the pod's own owner agree that the sandbox has it
+(spec/batchsandbox.md 9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from osb.api.batchsandbox import BoxSpec
+from osb.facts.pod import PodFact
+
+NO_SLOTS: Mapping[int, PodFact] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why a pooled sandbox misses pods, as the pool side sees it.
+
+    `code` is one of `names.WAIT_CODES`. `cannot_grow` is True only while the pool (or every pool that fits
+    `*`) is at its maximum. `position` 0 means unknown. `refresh` lets a changed position alone rewrite the
+    message; the caller sets it at most every 10 s, so that a long line does not cost a write per grant
+    (spec/additions.md 2.2).
+    """
+
+    code: str
+    missing: int = 0
+    position: int = 0
+    line: int = 0
+    detail: str = ""
+    cannot_grow: bool = False
+    refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """What the task side knows. `stopped`: every task is released. `done`: slots completed and given back.
+
+    `counts` are the five status counters in the order running, succeed, failed, unknown, pending.
+    """
+
+    counts: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    stopped: bool = False
+    done: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFact:
+    """The snapshot `<sandbox>-pause`, whoever owns it. `containers` are (container, image, digest)."""
+
+    name: str
+    uid: str
+    version: str
+    owner_uid: str
+    phase: str
+    deleting: bool = False
+    message: str = ""
+    containers: tuple[tuple[str, str, str], ...] = ()
+    source_pod: str = ""
+    source_pod_uid: str = ""
+    source_template: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxOptions:
+    """Settings a sandbox decision needs; durations in seconds."""
+
+    task_stop_timeout: float = 60.0
+    commit_timeout: float = 600.0
+    resume_timeout: float = 600.0
+    resume_pull_secret: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchView:
+    """All input of `osb.decide.batch.plan`, `osb.decide.status` and `osb.decide.pause`.
+
+    `pool_deleted`: a live read says that the recorded pool (name and UID) is gone or terminating for good.
+    `source_template`: the template solidified from the live source pod, only needed when the internal
+    snapshot has none.
+    """
+
+    now: datetime
+    spec: BoxSpec
+    pods: tuple[PodFact, ...] = ()
+    slots: Mapping[int, PodFact] = NO_SLOTS
+    waiting: Waiting | None = None
+    pool_deleted: bool = False
+    quarantine: tuple[str, str] | None = None  # (reason, message)
+    tasks: TaskView | None = None
+    snapshot: SnapshotFact | None = None
+    source_template: Mapping[str, Any] | None = None
+    pull_secret_missing: bool = False
+    options: BoxOptions = field(default_factory=BoxOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOptions:
+    """Settings of the snapshot side. `registry` "" makes every snapshot fail; durations in seconds."""
+
+    registry: str = ""
+    registry_insecure: bool = False
+    push_secret: str = ""
+    committer_image: str = "image-committer:dev"
+    containerd_socket: str = "/var/run/containerd/containerd.sock"
+    job_timeout: float = 600.0
+    image_template: str = "{registry}/{namespace}/{sandbox}/{container}:{tag}"
+    service_account: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotView:
+    """All input of `osb.decide.snapshot.plan`. Raw objects are plain dicts as the API server sent them.
+
+    `box` None means that a live read found none (any other failure of that read is an error of the pass).
+    `source` is the live source pod: the one `status.sourcePodUID` names once it is recorded, before that the
+    candidate. `rivals` are names of active snapshots of the same pod that come first. `push_secret` is "",
+    "missing" or "wrong type". `node_gone`: the recorded node does not exist. `pool_template`/`pool_revision`
+    belong to the pool of a pooled sandbox.
+    """
+
+    now: datetime
+    obj: Mapping[str, Any]
+    box: BoxSpec | None = None
+    box_pods: tuple[PodFact, ...] = ()
+    box_slots: Mapping[int, PodFact] = NO_SLOTS
+    source: Mapping[str, Any] | None = None
+    commit_job: Mapping[str, Any] | None = None
+    unpause_job: Mapping[str, Any] | None = None
+    job_pods: tuple[Mapping[str, Any], ...] = ()
+    rivals: tuple[str, ...] = ()
+    push_secret: str = ""
+    node_gone: bool = False
+    pool_template: Mapping[str, Any] | None = None
+    pool_revision: str = ""
+    create_refused: str = ""  # the server's words when it refused the Job for good (Invalid, Forbidden)
+    options: SnapshotOptions = field(default_factory=SnapshotOptions)
+
+
+def snapshot_fact(raw: Mapping[str, Any]) -> SnapshotFact:
+    """The facts of a raw SandboxSnapshot that a sandbox decision needs."""
+    meta: Mapping[str, Any] = raw.get("metadata") or {}
+    status: Mapping[str, Any] = raw.get("status") or {}
+    owner: Mapping[str, Any] = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+    failed: Mapping[str, Any] = next(
+        (c for c in status.get("conditions") or () if c.get("type") == "Failed"), {}
+    )
+    return SnapshotFact(
+        name=meta.get("name", ""),
+        uid=meta.get("uid", ""),
+        version=meta.get("resourceVersion", ""),
+        owner_uid=owner.get("uid", ""),
+        phase=status.get("phase", ""),
+        deleting=bool(meta.get("deletionTimestamp")),
+        message=failed.get("message", "") if failed.get("status") == "True" else "",
+        containers=tuple(
+            (c.get("containerName", ""), c.get("imageUri", ""), c.get("imageDigest", ""))
+            for c in status.get("containers") or ()
+        ),
+        source_pod=status.get("sourcePodName", ""),
+        source_pod_uid=status.get("sourcePodUID", ""),
+        source_template=status.get("sourceTemplate"),
+    )
