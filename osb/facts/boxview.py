@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from osb.api.batchsandbox import BoxSpec
 from osb.facts.pod import PodFact
 
-NO_SLOTS: Mapping[int, PodFact] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +89,7 @@ class BatchView:
     now: datetime
     spec: BoxSpec
     pods: tuple[PodFact, ...] = ()
-    slots: Mapping[int, PodFact] = NO_SLOTS
+    slots: Mapping[int, PodFact] = field(default_factory=dict)
     waiting: Waiting | None = None
     pool_deleted: bool = False
     quarantine: tuple[str, str] | None = None  # (reason, message)
@@ -131,7 +129,7 @@ class SnapshotView:
     obj: Mapping[str, Any]
     box: BoxSpec | None = None
     box_pods: tuple[PodFact, ...] = ()
-    box_slots: Mapping[int, PodFact] = NO_SLOTS
+    box_slots: Mapping[int, PodFact] = field(default_factory=dict)
     source: Mapping[str, Any] | None = None
     commit_job: Mapping[str, Any] | None = None
     unpause_job: Mapping[str, Any] | None = None
