@@ -15,6 +15,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from osb.store.checks import Finding, check
 from osb.store.queue import WorkQueue
 from osb.store.scripts import Scripts
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from osb.store.limits import Limits
     from osb.store.mirror import Mirror
     from osb.store.taskstate import TaskStates
+
+__all__ = ["Finding", "Store", "check", "connect"]
 
 _TIMEOUT_SECONDS = 5
 

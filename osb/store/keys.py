@@ -22,7 +22,10 @@ cluster mode. One rule for all: an idle key leaves nothing behind, and what coul
 `osb:q:{kind}:gate`        zset    ns/name -> ms, allowance against hot loops; swept by rescue
 `osb:q:{kind}:hand:{id}`   string  a hand-sent task that was seen; TTL 1 h
 `osb:envelope`             hash    `v1` -> template of a wake-up message made by kombu (osb.store.envelope)
-`osb:tick`                 string  ms when the beat that acts was last alive; TTL 10 min
+`osb:tick`                 string  `ms`: when the beat that acts was last alive; TTL 10 min
+`osb:holder`               string  `ms foreign holder of the installation's Lease or nothing`; TTL 1 min
+`osb:watched`              string  `ms`: when some watcher was last fresh; TTL 10 min
+`osb:unwatched`            string  `ms seconds`: the last time nobody watched; TTL 1 day
 `osb:duty:{name}`          string  owner of a duty; TTL = its lease
 `osb:slot:{name}`          string  number of the last time slot in which a periodic duty ran; TTL two periods
 `osb:limit:{name}`         hash    `tokens`, `at`: a token bucket; TTL until it is full again
@@ -37,6 +40,9 @@ QUEUE = "osb:q:"
 ENVELOPE = "osb:envelope"
 ENVELOPE_FIELD = "v1"
 TICK = "osb:tick"
+HOLDER = "osb:holder"
+WATCHED = "osb:watched"
+UNWATCHED = "osb:unwatched"
 JOURNAL = "osb:journal"
 
 

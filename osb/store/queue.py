@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal
@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 import msgspec
 import redis
 
-from osb.api.key import KINDS, Key, of_member
+from osb.api.key import Key, of_member
 from osb.errors import InvalidInput
 from osb.facts.adds import Add
 from osb.store import keys
@@ -36,6 +36,8 @@ What = Literal["dirty", "running", "due", "quarantined", "failing"]
 LEASE_SECONDS: Final = 12.0  # of a run; renewed every 4 s by osb.store.lease
 REASON_LIMIT: Final = 120
 _ADDS_PER_CALL: Final = 500  # about 6 ms of Redis' time
+
+_TICK_TTL_MS: Final = 600_000
 
 _CLASSES: Final = {"later": 1, "now": 2}
 _LISTED: Final = {"dirty": "dirty", "running": "run", "due": "due", "quarantined": "quar"}
@@ -160,7 +162,7 @@ class WorkQueue:
         args = [part for key, token in leases for part in (key.kind, key.member, token)]
         return [kept == 1 for kept in self._call("queue_renew_v1", *args)]
 
-    def end(
+    def end(  # noqa: PLR0913 - one script, and each of these is one argument of it
         self,
         key: Key,
         token: str,
@@ -169,14 +171,18 @@ class WorkQueue:
         seconds: float = 0.0,
         progress: bool = False,
         deep_again: bool = False,
+        staying: bool = False,
     ) -> EndResult:
         """End a run. `seconds` is the wait of after and part; the back-off of retry is made here, with ±20 % jitter.
 
-        `deep_again` says that the pass found work for a full pass: one is owed, `seconds` from now.
+        `deep_again` says that the pass found work for a full pass: one is owed, `seconds` from now. `staying` says
+        that the caller begins again at once if the answer is `again`: no wake-up is sent, only marked as on its way,
+        so that rescue sends it should the caller die first.
         """
         jitter = 0.8 + 0.4 * self._dice()
         wait = max(0, math.ceil(seconds * 1000))
-        args = (key.kind, key.member, token, outcome, wait, int(progress), int(deep_again), f"{jitter:.3f}")
+        flags = (int(progress), int(deep_again), int(staying))
+        args = (key.kind, key.member, token, outcome, wait, *flags, f"{jitter:.3f}")
         ours, again, wait_ms, failures = self._call("queue_end_v1", _seed(), *args)
         return EndResult(ours == 1, again == 1, wait_ms, failures)
 
@@ -189,6 +195,15 @@ class WorkQueue:
         broken, repeated, promoted, quarantined = self._call("queue_rescue_v1", _seed(), kind, limit)
         members = tuple(of_member(kind, member.decode()) for member in quarantined)
         return RescueResult(broken, repeated, promoted, members)
+
+    def set_tick(self) -> None:
+        """The beat that acts is alive; workers run `due` and `rescue` themselves when it is silent."""
+        self._scripts.call("stamp_set_v1", [keys.TICK], ["", _TICK_TTL_MS])
+
+    def tick_age_ms(self) -> int | None:
+        """How long ago the acting beat was alive; None when that was not within the last 10 minutes."""
+        age = int(self._scripts.call("stamp_read_v1", [keys.TICK], [])[0])
+        return None if age < 0 else age
 
     def stats(self, kind: str) -> QueueStats:
         return QueueStats(*self._call("queue_stats_v1", kind))
@@ -224,10 +239,6 @@ def begun(reply: Sequence[Any]) -> Begin:
     """The reply of q_begin as a `Begin`; for scripts that begin and load in one trip too."""
     state, deep, waited, reason, due_in, fresh = reply
     return Begin(state.decode(), deep == 1, int(waited), reason.decode(), int(due_in), fresh == 1)
-
-
-def all_kinds() -> Iterator[str]:
-    return iter(KINDS)
 
 
 def _seed() -> str:

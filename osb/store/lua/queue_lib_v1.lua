@@ -95,7 +95,7 @@ local function q_drop_wake(kind, member)
   redis.call('HDEL', q_key(kind, 'wtry'), member)
 end
 
-local function q_wake(kind, member, class, repeats)
+local function q_wake(kind, member, class, repeats, silent)
   redis.call('ZADD', q_key(kind, 'wake'), q_now() + Q_WAKE * 2 ^ math.min(repeats, 5), member)
   redis.call('HSET', q_key(kind, 'wakec'), member, class)
   if repeats > 0 then
@@ -103,7 +103,7 @@ local function q_wake(kind, member, class, repeats)
   else
     redis.call('HDEL', q_key(kind, 'wtry'), member)
   end
-  q_publish(kind, member, class, redis.call('HGET', q_key(kind, 'why'), member) or '')
+  if not silent then q_publish(kind, member, class, redis.call('HGET', q_key(kind, 'why'), member) or '') end
 end
 
 -- The time of the next try of a quarantined key, or nil. Further ahead than it can be set: the clock went back.
