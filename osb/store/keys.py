@@ -1,11 +1,13 @@
-"""Names and types of everything we keep in Redis. Nothing here is the truth: the cluster can rebuild all of it.
+"""Names and types of everything we keep in Redis. Nothing here is the truth: the cluster can rebuild all of
+it.
 
-The scripts in `lua/` compute member keys from a kind, so a Redis cluster cannot route them; `osb.store.check` refuses
-cluster mode. One rule for all: an idle key leaves nothing behind, and what could stay has a TTL or an owner.
+The scripts in `lua/` compute member keys from a kind, so a Redis cluster cannot route them; `osb.store.check`
+refuses cluster mode. One rule for all: an idle key leaves nothing behind, and what could stay has a TTL or an
+owner.
 
-=========================  ======  ==================================================================================
+=========================  ======  ===========================================================================
 `osb:q:{kind}:dirty`       zset    ns/name -> ms since when it asks for a reconcile
-`osb:q:{kind}:later`       zset    the dirty keys of class *later*, same score; a dirty key not in here is *now*
+`osb:q:{kind}:later`       zset    the dirty keys of class *later*, same score; others are *now*
 `osb:q:{kind}:why`         hash    ns/name -> reason of the last request (dirty keys only; read by people)
 `osb:q:{kind}:deep`        set     a full pass is owed
 `osb:q:{kind}:run`         zset    ns/name -> ms when the lease of its run ends
@@ -31,7 +33,20 @@ cluster mode. One rule for all: an idle key leaves nothing behind, and what coul
 `osb:limit:{name}`         hash    `tokens`, `at`: a token bucket; TTL until it is full again
 `osb:journal`              stream  the last decisions, about 10,000
 `osb:t:{sandbox uid}`      hash    slot index -> msgpack of its task's state; TTL
-=========================  ======  ==================================================================================
+`osb:m:{kind}:doc`         hash    ns/name -> version, uid, indexes, pool, document (lua/mirror_lib_v1.lua)
+`osb:m:{kind}:tomb`        hash    ns/name -> version of its deletion, while above the floor
+`osb:m:{kind}:meta`        hash    epoch, boot, floor, synced, fresh
+`osb:m:{kind}:ix:{i}:{v}`  zset    ns/name of the objects whose index i has value v
+`osb:m:poolpod:rank`       hash    ns/pod -> rank|uid, while the pod may be handed out
+`osb:l:all`                set     ns/pool of every pool that has a ledger
+`osb:l:{ns/pool}:meta`     hash    uid, epoch, boot, state, builder, seq
+`osb:l:{ns/pool}:pods`     hash    pod -> state|podUID|sandboxUID|sandbox|slot|seq|op|policy
+`osb:l:{ns/pool}:by`       hash    sandboxUID/slot -> pod
+`osb:l:{ns/pool}:avail`    zset    pod -> rank: free and ready
+`osb:l:{ns/pool}:todo`     zset    pod -> ms since when its entry is unfinished business
+`osb:l:{ns/pool}:count`    hash    state -> number of entries
+`osb:l:{ns/pool}:new`      hash    parts of a rebuilt ledger before its commit
+=========================  ======  ===========================================================================
 """
 
 from __future__ import annotations
@@ -65,3 +80,30 @@ def limit(name: str) -> str:
 
 def task_states(uid: str) -> str:
     return f"osb:t:{uid}"
+
+
+# -- the mirror and the ledger (osb.store.mirror, osb.store.ledger) ------------------------------------------------
+
+MIRROR = "osb:m:"
+LEDGER = "osb:l:"
+LEDGERS = "osb:l:all"
+RANK = "osb:m:poolpod:rank"
+
+
+def mirror(kind: str, part: str) -> str:
+    """One part of a kind's mirror, e.g. `mirror("pool", "doc")`."""
+    return f"{MIRROR}{kind}:{part}"
+
+
+def index_prefix(kind: str) -> str:
+    return f"{MIRROR}{kind}:ix:"
+
+
+def index(kind: str, name: str, value: str) -> str:
+    """The names of a kind whose index `name` has `value`."""
+    return f"{MIRROR}{kind}:ix:{name}:{value}"
+
+
+def ledger(member: str, part: str) -> str:
+    """One part of the ledger of pool `ns/name`, e.g. `ledger("default/warm", "avail")`."""
+    return f"{LEDGER}{member}:{part}"

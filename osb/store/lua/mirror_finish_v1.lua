@@ -1,6 +1,6 @@
 -- End a list of version L after all its puts and prunes: raise the floor, drop the tombstones below it, be synced.
--- KEYS[1] osb:m:{kind}:meta[:ns]   KEYS[2] osb:m:{kind}:tomb
--- ARGV[1] L   ARGV[2] epoch of the list   ARGV[3] floor when the list began   ARGV[4] `ns/` of the scope, '' = all
+-- KEYS[1] osb:m:{kind}:meta   KEYS[2] osb:m:{kind}:tomb
+-- ARGV[1] L   ARGV[2] epoch of the list   ARGV[3] floor when the list began
 -- Returns done | refused (lost since the list began) | older (L below the floor: the cluster's store was restored).
 -- Rebuilt by: see mirror_lib_v1.
 
@@ -14,8 +14,6 @@ if mirror_newer(ARGV[1], floor) then floor = ARGV[1] end
 redis.call('HSET', KEYS[1], 'floor', floor, 'synced', ARGV[2], 'fresh', mirror_now())
 local tombs = redis.call('HGETALL', KEYS[2])
 for i = 1, #tombs, 2 do
-  if string.sub(tombs[i], 1, #ARGV[4]) == ARGV[4] and not mirror_newer(tombs[i + 1], floor) then
-    redis.call('HDEL', KEYS[2], tombs[i])
-  end
+  if not mirror_newer(tombs[i + 1], floor) then redis.call('HDEL', KEYS[2], tombs[i]) end
 end
 return 'done'

@@ -4,7 +4,7 @@
 --   osb:m:{kind}:doc            hash  name -> 4 bytes big-endian n, n bytes msgpack [version, uid, indexes, pool], document
 --                                     indexes = list of [index, value, score]; pool = `ns/pool` of a pool's pod, else ''
 --   osb:m:{kind}:tomb           hash  name -> version of the deletion, while it is above the floor
---   osb:m:{kind}:meta[:ns]      hash  epoch, boot, floor, synced (= epoch after a finished list), fresh (ms)
+--   osb:m:{kind}:meta           hash  epoch, boot, floor, synced (= epoch after a finished list), fresh (ms)
 --   osb:m:{kind}:ix:{index}:{value}  zset of names
 --   osb:m:poolpod:rank          hash  name -> `rank|uid`, present only while the pod may be handed out
 -- Rebuilt by: a list of the kind from the API server (osb.store.forward, relist).
@@ -100,13 +100,8 @@ local function mirror_docs(key, names)
   return out
 end
 
--- How far one kind may be trusted: {known 0|1, age in ms, -1 when nothing was ever heard}.
-local function mirror_trust(metas)
-  local known, age, now = 1, 0, mirror_now()
-  for _, meta in ipairs(metas) do
-    if not mirror_known(meta) then known = 0 end
-    local fresh = tonumber(redis.call('HGET', meta, 'fresh') or '')
-    if not fresh then age = -1 elseif age >= 0 then age = math.max(age, now - fresh) end
-  end
-  return { known, age }
+-- How far one kind may be trusted: 1 when synced, else 0; and the age in ms, -1 when nothing was ever heard.
+local function mirror_trust(meta)
+  local fresh = tonumber(redis.call('HGET', meta, 'fresh') or '')
+  return mirror_known(meta) and 1 or 0, fresh and math.max(0, mirror_now() - fresh) or -1
 end

@@ -1,5 +1,5 @@
 -- Begin a list of one kind: after a flush or a restart of Redis the mirror gets a new epoch and is unsynced.
--- KEYS[1] osb:m:{kind}:meta[:ns]
+-- KEYS[1] osb:m:{kind}:meta
 -- ARGV[1] random text for a new epoch
 -- Returns {epoch, floor, known 0|1}.
 -- Rebuilt by: the list that follows.

@@ -1,5 +1,5 @@
 -- Move objects of one kind forward, never back, and mark dirty what each move concerns, in one step.
--- KEYS[1] osb:m:{kind}:doc   KEYS[2] osb:m:{kind}:tomb   KEYS[3] osb:m:{kind}:meta[:ns]   KEYS[4] osb:m:{kind}:rank
+-- KEYS[1] osb:m:{kind}:doc   KEYS[2] osb:m:{kind}:tomb   KEYS[3] osb:m:{kind}:meta   KEYS[4] osb:m:{kind}:rank
 -- ARGV[1] prefix of the kind's index keys   ARGV[2] prefix of the ledgers   ARGV[3] 1 = comes from a watch or list (fresh)
 -- ARGV[4] uuid4 for message ids, then two per object: msgpack [name, version, uid, expected, rank, pool, adds], and the whole new value of the doc hash.
 --   expected = version of the entry that `adds` were computed from, '' = none; rank '' = may not be handed out
