@@ -1,6 +1,8 @@
-"""Look at a Redis server before it is trusted: what would lose data is refused with advice at start, not at night.
+"""Look at a Redis server before it is trusted: what would lose data is refused with advice at start, not at
+night.
 
-In: a `Store`. Out: findings for the log, `osbctl doctor` and a metric. `fatal` findings must stop the process.
+In: a `Store`. Out: findings for the log, `osbctl doctor` and a metric. `fatal` findings must stop the
+process.
 """
 
 from __future__ import annotations
@@ -31,12 +33,18 @@ class Finding:
 
 
 def check(store: Store) -> list[Finding]:
-    """Everything wrong with the server, the fatal first; empty when all is well. Never raises for a server's answer."""
+    """Everything wrong with the server, the fatal first; empty when all is well. Never raises for a server's
+    answer.
+    """
     try:
         with redis_errors("check Redis"):
             info: dict[str, Any] = store.redis.info()
     except StoreDown as down:
-        return [Finding("fatal", str(down), "check REDIS_URL, the network, the password and that the server is up")]
+        return [
+            Finding(
+                "fatal", str(down), "check REDIS_URL, the network, the password and that the server is up"
+            )
+        ]
     settings = _settings(store.redis)
     found = [*_server(info), *_memory(info, settings), *_persistence(info, settings)]
     return sorted(found, key=lambda finding: finding.level != "fatal")
@@ -74,7 +82,9 @@ def _server(info: Mapping[str, Any]) -> Iterator[Finding]:
             "point REDIS_URL at the primary",
         )
     if info.get("loading"):
-        yield Finding("warning", "the server is still loading its data", "wait; processes retry by themselves")
+        yield Finding(
+            "warning", "the server is still loading its data", "wait; processes retry by themselves"
+        )
 
 
 def _memory(info: Mapping[str, Any], settings: Mapping[str, str]) -> Iterator[Finding]:
@@ -95,6 +105,8 @@ def _persistence(info: Mapping[str, Any], settings: Mapping[str, str]) -> Iterat
             "set appendonly yes and appendfsync everysec",
         )
     elif settings.get("appendfsync", "everysec") == "no":
-        yield Finding("warning", "appendfsync is no: a crash loses more than a second", "set appendfsync everysec")
+        yield Finding(
+            "warning", "appendfsync is no: a crash loses more than a second", "set appendfsync everysec"
+        )
     if info.get("aof_last_write_status", "ok") != "ok":
         yield Finding("warning", "the last write of the append-only file failed", "free disk space for Redis")

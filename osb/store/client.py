@@ -1,9 +1,9 @@
 """Connect to Redis and hand out the structures kept there.
 
-In: a URL. Out: `Store`, one per process, made after fork. Retries are off and sockets time out after 5 s: a command
-whose reply is lost may have run, and only its caller knows how to ask again. Next: `osb.store.queue` for the work
-queue, `osb.store.mirror` for the watched objects, `osb.store.ledger` for who holds which pod; `osb.store.checks`
-looks at the server before it is trusted.
+In: a URL. Out: `Store`, one per process, made after fork. Retries are off and sockets time out after 5 s: a
+command whose reply is lost may have run, and only its caller knows how to ask again. Next: `osb.store.queue`
+for the work queue, `osb.store.mirror` for the watched objects, `osb.store.ledger` for who holds which pod;
+`osb.store.checks` looks at the server before it is trusted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Duties that one process does at a time, and signs of life.
 
-In: a name and an owner (random text per process). Out: who acts. A duty is only politeness: whatever it guards must
-be harmless when two do it, since a lease may run out under a frozen holder. Used by `beat` (which one acts), by
-`osb.reconcile.duties` (each slot's sweep once) and by `osb.reconcile.installation` (a copy of the Lease's state).
+In: a name and an owner (random text per process). Out: who acts. A duty is only politeness: whatever it
+guards must be harmless when two do it, since a lease may run out under a frozen holder. Used by `beat` (which
+one acts), by `osb.reconcile.duties` (each slot's sweep once) and by `osb.reconcile.installation` (a copy of
+the Lease's state).
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Duty:
         age, text = self._scripts.call("stamp_read_v1", [key], [])
         return None if age < 0 else Stamp(age / 1000, text.decode())
 
-    # -- the installation's Lease, as workers see it (spec/operations.md 4) ----------------------------------------
+    # -- the installation's Lease, as workers see it (spec/operations.md 4) -------
 
     def publish_holder(self, foreign: str) -> None:
         """What the Lease said just now: the other controller that holds it, or '' when it is ours."""

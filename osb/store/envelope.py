@@ -1,7 +1,8 @@
 """The wake-up message as a template, so that Lua can publish it and no process but the workers needs Celery.
 
-In: one message as kombu itself made it (`workers.envelope`), or nothing: `DEFAULT` equals what kombu 5.7 makes. Out:
-JSON with placeholders, which `lua/queue_lib_v1.lua` fills and pushes on the list that a Celery worker pops.
+In: one message as kombu itself made it (`workers.envelope`), or nothing: `DEFAULT` equals what kombu 5.7
+makes. Out: JSON with placeholders, which `lua/queue_lib_v1.lua` fills and pushes on the list that a Celery
+worker pops.
 
 | placeholder    | stands for                                                             |
 |----------------|------------------------------------------------------------------------|
@@ -12,9 +13,10 @@ JSON with placeholders, which `lua/queue_lib_v1.lua` fills and pushes on the lis
 | `<<args>>`     | `["namespace", "name", "reason"]`, escaped for the body's JSON text    |
 | `<<argsrepr>>` | the same as Flower and logs show it                                    |
 
-The body travels as plain text (`body_encoding: utf-8`), which kombu accepts as well as its default base64: Lua has no
-base64, and `redis-cli lrange` stays readable. A task tells a wake-up from a hand-sent message by the header
-`osb-wake`, which Celery gives it as `self.request.get("osb-wake") == 1` (absent when a person sent it).
+The body travels as plain text (`body_encoding: utf-8`), which kombu accepts as well as its default base64:
+Lua has no base64, and `redis-cli lrange` stays readable. A task tells a wake-up from a hand-sent message by
+the header `osb-wake`, which Celery gives it as `self.request.get("osb-wake") == 1` (absent when a person sent
+it).
 """
 
 from __future__ import annotations
@@ -40,12 +42,13 @@ _DEFAULT: Final[dict[str, Any]] = {
         "lang": "py", "task": "<<task>>", "id": "<<id>>", "shadow": None, "eta": None, "expires": None,
         "group": None, "group_index": None, "retries": 0, "timelimit": [None, None], "root_id": "<<id>>",
         "parent_id": None, "argsrepr": "<<argsrepr>>", "kwargsrepr": "{}", "origin": "osb@redis",
-        "ignore_result": True, "replaced_task_nesting": 0, "stamped_headers": None, "stamps": {}, WAKE_HEADER: 1,
+        "ignore_result": True, "replaced_task_nesting": 0, "stamped_headers": None, "stamps": {},
+        WAKE_HEADER: 1,
     },
     "properties": {
         "correlation_id": "<<id>>", "reply_to": "00000000-0000-0000-0000-000000000000", "delivery_mode": 2,
-        "delivery_info": {"exchange": "", "routing_key": "<<queue>>"}, "priority": 0, "body_encoding": "utf-8",
-        "delivery_tag": "<<tag>>",
+        "delivery_info": {"exchange": "", "routing_key": "<<queue>>"}, "priority": 0,
+        "body_encoding": "utf-8", "delivery_tag": "<<tag>>",
     },
 }  # fmt: skip
 
@@ -55,8 +58,8 @@ DEFAULT: Final = orjson.dumps(_DEFAULT)
 def template_of(message: bytes) -> bytes:
     """Make a template of one message that kombu put on a list for a task with three text arguments.
 
-    Everything that is not particular to the one message stays as kombu wrote it. Raises ConfigError when the message
-    has another shape than this release knows.
+    Everything that is not particular to the one message stays as kombu wrote it. Raises ConfigError when the
+    message has another shape than this release knows.
     """
     try:
         made = orjson.loads(message)
@@ -66,12 +69,23 @@ def template_of(message: bytes) -> bytes:
         _, kwargs, embed = orjson.loads(body)
         rest = b", ".join([orjson.dumps(kwargs), orjson.dumps(embed)]).decode()
         made["body"] = f"[<<args>>, {rest}]"
-        made["headers"] |= {"task": "<<task>>", "id": "<<id>>", "root_id": "<<id>>", "argsrepr": "<<argsrepr>>"}
+        made["headers"] |= {
+            "task": "<<task>>",
+            "id": "<<id>>",
+            "root_id": "<<id>>",
+            "argsrepr": "<<argsrepr>>",
+        }
         made["headers"] |= {WAKE_HEADER: 1}
-        made["properties"] |= {"correlation_id": "<<id>>", "delivery_tag": "<<tag>>", "body_encoding": "utf-8"}
+        made["properties"] |= {
+            "correlation_id": "<<id>>",
+            "delivery_tag": "<<tag>>",
+            "body_encoding": "utf-8",
+        }
         made["properties"]["delivery_info"]["routing_key"] = "<<queue>>"
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"kombu's message has a shape that osb.store.envelope does not know: {error!r}") from error
+        raise ConfigError(
+            f"kombu's message has a shape that osb.store.envelope does not know: {error!r}"
+        ) from error
     return checked_template(orjson.dumps(made))
 
 

@@ -1,7 +1,7 @@
 """The journal: the last decisions, for `osbctl explain` and `osbctl journal`. Nothing decides on it.
 
-In: one entry per decision (a plain dict). Out: entries, newest first. A capped stream of about 10,000; lost with
-Redis, never rebuilt.
+In: one entry per decision (a plain dict). Out: entries, newest first. A capped stream of about 10,000; lost
+with Redis, never rebuilt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Journal:
         self._length = length
 
     def append(self, *entries: Mapping[str, Any]) -> None:
-        """Keep entries, in one trip. One above 8 KiB loses its lists and long texts and says `"cut": true`."""
+        """Keep entries, in one trip. One above 8 KiB loses its lists and long texts and says `cut`."""
         with redis_errors("append to the journal"):
             pipe = self._redis.pipeline(transaction=False)
             for entry in entries:

@@ -1,12 +1,13 @@
 """The work queue: which keys want a reconcile, who runs one, and when to look again.
 
-In: `Add`s from `osb.decide.route` (whoever moved the mirror forward), tokens from workers, ticks from beat. Out:
-wake-up messages on Celery's lists, published by the scripts themselves in the same step that marks a key dirty; next
-stop: `workers.tasks`, which hands the key to `osb.reconcile.handle`.
+In: `Add`s from `osb.decide.route` (whoever moved the mirror forward), tokens from workers, ticks from beat.
+Out: wake-up messages on Celery's lists, published by the scripts themselves in the same step that marks a key
+dirty; next stop: `workers.tasks`, which hands the key to `osb.reconcile.handle`.
 
-Promise, per key: never two runs at once behind live leases; an event during a run means exactly one more afterwards;
-many events collapse into one; nothing is lost when any process dies; an idle key leaves nothing behind
-(spec/protocols.md 3). Every method raises `StoreDown`, after which it may be called again with the same arguments.
+Promise, per key: never two runs at once behind live leases; an event during a run means exactly one more
+afterwards; many events collapse into one; nothing is lost when any process dies; an idle key leaves nothing
+behind (spec/protocols.md 3). Every method raises `StoreDown`, after which it may be called again with the
+same arguments.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _LISTED: Final = {"dirty": "dirty", "running": "run", "due": "due", "quarantined
 class Begin:
     """Answer to `begin`. Only with state `run` may, and must, the caller go on and call `end` with its token.
 
-    `deep`: a full pass is owed. `due_in_ms`: the pending timer, which may pay that debt later (-1: none, so a deep run
-    must be a full pass now). `newly_quarantined`: this very call did it; tell people.
+    `deep`: a full pass is owed. `due_in_ms`: the pending timer, which may pay that debt later (-1: none, so a
+    deep run must be a full pass now). `newly_quarantined`: this very call did it; tell people.
     """
 
     state: State
@@ -61,7 +62,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class EndResult:
-    """`ours` False: the lease had been lost; nothing was changed. `again`: dirty once more, a wake-up is out."""
+    """`ours` False: the lease had been lost, nothing was changed. `again`: dirty once more."""
 
     ours: bool
     again: bool
@@ -95,7 +96,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One key of a listing: `at_ms` is since when it is dirty, when its lease or wait ends, or its failures."""
+    """One key. `at_ms`: since when it is dirty, when its lease or wait ends, or its failures."""
 
     key: Key
     at_ms: int
@@ -108,7 +109,7 @@ def new_token() -> str:
 
 
 def reason_text(text: str) -> str:
-    """A reason as it may travel: one line, at most 120 characters, no quotes that a repr would have to escape."""
+    """A reason as it may travel: one line, at most 120 characters, nothing that a repr must escape."""
     line = " ".join(text.split()).replace("'", "’").replace("\\", "/")
     return "".join(c for c in line if c.isprintable())[:REASON_LIMIT]
 
@@ -130,13 +131,15 @@ def wire(add: Add) -> list[str | int]:
 class WorkQueue:
     """One queue per kind, in one Redis. `dice` returns a float in 0..1 and is exchanged in tests only."""
 
-    def __init__(self, client: redis.Redis, scripts: Scripts, *, dice: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, client: redis.Redis, scripts: Scripts, *, dice: Callable[[], float] = random.random
+    ) -> None:
         self._redis = client
         self._scripts = scripts
         self._dice = dice
 
     def add(self, adds: Iterable[Add]) -> None:
-        """Mark keys dirty (or keep their earliest due time) and publish one wake-up for each that needs it."""
+        """Mark keys dirty, or keep their earliest due time; publish one wake-up for each that needs it."""
         rest = iter(adds)
         while chunk := [wire(add) for add in islice(rest, _ADDS_PER_CALL)]:
             self._call("queue_add_v1", _seed(), msgspec.msgpack.encode(chunk))
@@ -144,11 +147,13 @@ class WorkQueue:
     def begin(self, key: Key, token: str, *, hand: bool = False, task_id: str = "") -> Begin:
         """Start a run, or learn why not. Repeat an unclear call with the same token.
 
-        `hand`: the message came without the wake-up header, so a person sent it: it counts as an event, once per
-        `task_id`, and neither allowance nor quarantine holds it back.
+        `hand`: the message came without the wake-up header, so a person sent it: it counts as an event, once
+        per `task_id`, and neither allowance nor quarantine holds it back.
         """
         if hand and not task_id:
-            raise InvalidInput("task_id", "a hand-sent run needs its task id, so that a redelivery is recognised")
+            raise InvalidInput(
+                "task_id", "a hand-sent run needs its task id, so that a redelivery is recognised"
+            )
         return begun(self._call("queue_begin_v1", _seed(), key.kind, key.member, token, int(hand), task_id))
 
     def renew(self, key: Key, token: str) -> bool:
@@ -162,7 +167,7 @@ class WorkQueue:
         args = [part for key, token in leases for part in (key.kind, key.member, token)]
         return [kept == 1 for kept in self._call("queue_renew_v1", *args)]
 
-    def end(  # noqa: PLR0913 - one script, and each of these is one argument of it
+    def end(
         self,
         key: Key,
         token: str,
@@ -173,11 +178,12 @@ class WorkQueue:
         deep_again: bool = False,
         staying: bool = False,
     ) -> EndResult:
-        """End a run. `seconds` is the wait of after and part; the back-off of retry is made here, with ±20 % jitter.
+        """End a run. `seconds` is the wait of after and part; the back-off of retry is made here, with ±20 %
+        jitter.
 
-        `deep_again` says that the pass found work for a full pass: one is owed, `seconds` from now. `staying` says
-        that the caller begins again at once if the answer is `again`: no wake-up is sent, only marked as on its way,
-        so that rescue sends it should the caller die first.
+        `deep_again` says that the pass found work for a full pass: one is owed, `seconds` from now. `staying`
+        says that the caller begins again at once if the answer is `again`: no wake-up is sent, only marked as
+        on its way, so that rescue sends it should the caller die first.
         """
         jitter = 0.8 + 0.4 * self._dice()
         wait = max(0, math.ceil(seconds * 1000))
@@ -187,11 +193,13 @@ class WorkQueue:
         return EndResult(ours == 1, again == 1, wait_ms, failures)
 
     def due(self, kind: str, limit: int = 200) -> int:
-        """Turn up to `limit` timers that have come into full passes; returns how many (= limit: call again)."""
+        """Turn timers that have come into full passes; returns how many (= limit: call again)."""
         return int(self._call("queue_due_v1", _seed(), kind, limit))
 
     def rescue(self, kind: str, limit: int = 200) -> RescueResult:
-        """Bring back runs whose worker vanished and wake-ups that nobody took; promote what waited 30 s in later."""
+        """Bring back runs whose worker vanished and wake-ups that nobody took; promote what waited 30 s in
+        later.
+        """
         broken, repeated, promoted, quarantined = self._call("queue_rescue_v1", _seed(), kind, limit)
         members = tuple(of_member(kind, member.decode()) for member in quarantined)
         return RescueResult(broken, repeated, promoted, members)
@@ -223,11 +231,13 @@ class WorkQueue:
         ]
 
     def forget(self, key: Key) -> bool:
-        """Remove everything the queue knows of a key (an operator's tool); a run in progress is fenced off."""
+        """Remove all that the queue knows of a key (an operator's tool); fences off a run in progress."""
         return bool(self._call("queue_forget_v1", key.kind, key.member))
 
     def use_envelope(self, template: bytes) -> None:
-        """Publish wake-ups in this shape from now on, in every process (osb.store.envelope). Raises ConfigError."""
+        """Publish wake-ups in this shape from now on, in every process (osb.store.envelope). Raises
+        ConfigError.
+        """
         with redis_errors("store the envelope"):
             self._redis.hset(keys.ENVELOPE, keys.ENVELOPE_FIELD, checked_template(template))
 

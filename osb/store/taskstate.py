@@ -1,8 +1,8 @@
 """What the controller remembers about the tasks of a sandbox, per sandbox UID.
 
-In: nodes of `osb.decide.tasknode` (any msgpack value). Out: the same. A cache: after a loss it is derived again from
-what the executors report and from the `task-results` annotation. Each sandbox's hash lives a day after its last
-write or read, so that a sandbox whose deletion was missed leaves nothing behind.
+In: nodes of `osb.decide.tasknode` (any msgpack value). Out: the same. A cache: after a loss it is derived
+again from what the executors report and from the `task-results` annotation. Each sandbox's hash lives a day
+after its last write or read, so that a sandbox whose deletion was missed leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class TaskStates:
     def get_all(self, uid: str, kind: type[T]) -> dict[int, T]: ...
 
     def get_all(self, uid: str, kind: Any = Any) -> dict[int, Any]:
-        """All states of a sandbox by slot index, decoded as `kind`. One that cannot be read counts as forgotten."""
+        """All states of a sandbox by slot index, decoded as `kind`. One that cannot be read counts as
+        forgotten.
+        """
         with redis_errors(f"read task states of {uid}"):
             pipe = self._redis.pipeline(transaction=False)
             pipe.hgetall(keys.task_states(uid)).expire(keys.task_states(uid), self._ttl)
