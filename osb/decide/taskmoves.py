@@ -1,0 +1,370 @@
+"""The moves of the task state machine, in the order `osb.decide.tasks.step` makes them. Pure.
+
+In: a `DriveView`. Out: new nodes, events, pods to delete. The state page is `osb.decide.tasknode`; the table is
+spec/tasks.md 5 (required form). Each method looks at all nodes once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from osb.decide.plan import EmitEvent, event, names_text
+from osb.decide.tasknode import (
+    ASSIGNED,
+    BY_DELETE,
+    BY_PAUSE,
+    BY_RESULT,
+    BY_SCALE_IN,
+    COMPLETED,
+    FINAL,
+    PENDING,
+    RELEASED,
+    RELEASING,
+    RUNNING,
+    UNREACHABLE_AFTER,
+    Answer,
+    Node,
+    index_of,
+    task_name,
+)
+from osb.decide.taskview import DELETE, PAUSE, RUN, SILENT_SECONDS, PodDelete, TaskPod, DriveView
+from osb.errors import InvalidInput
+
+RESTART_BACKOFF = 3.0
+LONGEST_RESTART_BACKOFF = 300.0
+UNBOUND: dict[str, Any] = {
+    "pod_uid": "", "ip": "", "sent": 0.0, "tried": 0.0, "started": False, "refusals": 0,
+}  # fmt: skip
+
+
+class Work:
+    """One pass over the nodes of one sandbox. `nodes` is replaced entry by entry, never mutated in place."""
+
+    def __init__(self, view: DriveView) -> None:
+        self.view = view
+        self.nodes: dict[int, Node] = dict(view.nodes)
+        self.events: list[EmitEvent] = []
+        self.reasons: list[str] = []
+        self.unclean: list[PodDelete] = []
+        self.given_up: list[PodDelete] = []
+        self._silent: list[Node] = []
+
+    def event(self, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        self.events.append(event("batchsandbox", type, reason, message))
+        self.reasons.append(message)
+
+    def change(self, node: Node, **changes: Any) -> Node:
+        changed = replace(node, **changes)
+        self.nodes[node.index] = changed
+        return changed
+
+    # -- which tasks there are ----------------------------------------------------------------------------------
+
+    def populate(self) -> None:
+        """A node for each index; without memory, from the results and from the pods that are there.
+
+        In a sandbox that is going away an unremembered task counts as running on its slot's pod until that pod says
+        otherwise: nothing is assumed from the spec, which may be invalid by now.
+        """
+        view = self.view
+        for index in range(view.replicas):
+            if index not in self.nodes:
+                self.nodes[index] = view.results.node(index) or Node(index=index)
+                self._recall(index)
+        for pod in view.pods.values():
+            if pod.index >= view.replicas and pod.index not in self.nodes:
+                self.nodes[pod.index] = Node(index=pod.index)
+                self._recall(pod.index)
+        for index, node in self.nodes.items():
+            if not node.final and (known := view.results.node(index)) is not None and node.resource == PENDING:
+                self.nodes[index] = known
+        self._report_invalid()
+
+    def _recall(self, index: int) -> None:
+        """A node made just now: if it is to be stopped, take its slot's pod as the place where it may run."""
+        if self.view.intent == RUN and index < self.view.replicas:
+            return
+        pod = self._pod_of(index)
+        if pod is not None and pod.ip and not pod.over:
+            self.change(self.nodes[index], resource=ASSIGNED, pod=pod.name, pod_uid=pod.uid, ip=pod.ip)
+        elif pod is not None:
+            self.change(self.nodes[index], pod=pod.name)
+
+    def _report_invalid(self) -> None:
+        if self.view.intent != RUN:
+            return
+        for index, task in self.view.tasks.items():
+            node = self.nodes.get(index)
+            if node is None or node.resource != PENDING:
+                continue
+            text = f"invalid task: {task}" if isinstance(task, InvalidInput) else ""
+            if text and node.error != text:
+                self.event("Warning", "InvalidTaskTemplate", f"Task {index} is not sent to its pod: {task}")
+            if text or node.error.startswith("invalid task: "):
+                self.change(node, error=text)
+
+    # -- where they run -------------------------------------------------------------------------------------------
+
+    def rebind(self) -> None:
+        """Follow an IP change of the same pod; drop the binding to a pod that is gone, replaced or terminal."""
+        lost: list[str] = []
+        for node in list(self.nodes.values()):
+            if not node.bound or node.resource == RELEASED:
+                continue
+            pod = self.view.pods.get(node.pod_uid)
+            if pod is not None and not pod.over:
+                if pod.ip != node.ip or pod.name != node.pod:
+                    self.change(node, ip=pod.ip, pod=pod.name)
+                continue
+            if node.resource == RELEASING:
+                self._over(node)
+            elif node.final:
+                self.change(node, **UNBOUND)
+            else:
+                lost.append(task_name(self.view.box, node.index))
+                again = node.restarts + (1 if node.started else 0)
+                self.change(node, resource=PENDING, state="", restarts=again, fails=0, **UNBOUND)
+        if lost and self.view.intent == RUN:
+            self.event(
+                "Warning", "TaskRestarted",
+                f"The pod is gone; these tasks start again on another one: {names_text(lost)}",
+            )  # fmt: skip
+
+    def observe(self) -> None:
+        """Fold this pass's answers into the bound nodes."""
+        for node in list(self.nodes.values()):
+            answer = self.view.answers.get(node.pod_uid) if node.bound else None
+            if answer is None or node.resource == RELEASED:
+                continue
+            node = self._heard(node, answer)
+            if answer.ok:
+                self._seen(node, answer)
+        if len(self._silent):
+            first = self._silent[0]
+            self.event(
+                "Warning", "TaskExecutorUnreachable",
+                f"{len(self._silent)} task executor(s) do not answer as they should, first {first.pod}: {first.error}",
+            )  # fmt: skip
+
+    def _heard(self, node: Node, answer: Answer) -> Node:
+        now = self.view.now
+        if answer.ok:
+            return self.change(node, asked=now, heard=now, fails=0, error="" if node.fails else node.error)
+        changed = self.change(
+            node, asked=now, heard=now if answer.heard else node.heard, fails=node.fails + 1, error=answer.error
+        )
+        if changed.fails == UNREACHABLE_AFTER:
+            self._silent.append(changed)
+        return changed
+
+    def _seen(self, node: Node, answer: Answer) -> None:
+        task = answer.find(task_name(self.view.box, node.index))
+        if node.resource == RELEASING:
+            if self._gone(node, answer):
+                self._over(node)
+        elif task is None:
+            if node.resource == ASSIGNED and node.started:
+                self._vanished(node)
+        elif not node.final:
+            self._latch(node, answer)
+
+    def _latch(self, node: Node, answer: Answer) -> None:
+        """Take the observed state; a final one is latched and never changes again."""
+        task = answer.find(task_name(self.view.box, node.index))
+        if task is None:
+            return
+        if task.state in FINAL:
+            self.change(
+                node, resource=COMPLETED, state=task.state, exit_code=task.exit_code, reason=task.reason,
+                finished_at=task.finished_at, started=True,
+            )  # fmt: skip
+        else:
+            self.change(node, state=task.state, started=node.started or task.state == RUNNING)
+
+    def _vanished(self, node: Node) -> None:
+        """It ran, and its executor does not know it any more: start it again, ever more slowly."""
+        wait = min(RESTART_BACKOFF * 2 ** min(node.restarts, 10), LONGEST_RESTART_BACKOFF) if node.restarts else 0.0
+        self.change(
+            node, state="", started=False, sent=0.0, restarts=node.restarts + 1, hold_until=self.view.now + wait
+        )
+        name = task_name(self.view.box, node.index)
+        self.event(
+            "Warning", "TaskRestarted",
+            f"The executor in {node.pod} lost task {name}; it starts again (restart {node.restarts + 1})",
+        )  # fmt: skip
+
+    def _gone(self, node: Node, answer: Answer) -> bool:
+        """The executor answered and no longer has it. In a sandbox that goes away no task of ours may be left."""
+        if self.view.intent == RUN:
+            return answer.find(task_name(self.view.box, node.index)) is None
+        return all(index_of(self.view.box, task.name) is None for task in answer.tasks)
+
+    def _over(self, node: Node, *, dirty: bool = False) -> Node:
+        """Released: for good, without a binding. Only the pod's name stays, for the release list."""
+        return self.change(node, resource=RELEASED, dirty=dirty, **UNBOUND)
+
+    # -- the intent ---------------------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Nodes stopped by a pause that is over (failed, or resumed): finished ones stay so, others start anew."""
+        if self.view.intent == PAUSE:
+            return
+        for node in list(self.nodes.values()):
+            if node.why != BY_PAUSE or node.resource not in (RELEASING, RELEASED):
+                continue
+            if self.view.intent == DELETE:
+                self.change(node, why=BY_DELETE)
+            elif node.final:
+                self.change(node, resource=COMPLETED, why="", stop_since=0.0, dirty=False)
+            elif node.resource == RELEASED:
+                self.nodes[node.index] = Node(index=node.index, restarts=node.restarts, digest=node.digest)
+            else:
+                self.change(node, resource=ASSIGNED, why="", stop_since=0.0, state="", started=False, sent=0.0)
+
+    def bind(self) -> None:
+        """Bind pending tasks to pods that answered in this pass: where it runs already, else its slot's pod."""
+        where: dict[str, str] = {}
+        for uid, answer in self.view.answers.items():
+            for task in answer.tasks if answer.ok else ():
+                where.setdefault(task.name, uid)
+        taken = {node.pod_uid for node in self.nodes.values() if node.bound}
+        waiting = [
+            n for n in self.nodes.values()
+            if not n.bound and n.index < self.view.replicas and n.resource in (PENDING, COMPLETED)
+        ]  # fmt: skip
+        for node in list(waiting):
+            uid = where.get(task_name(self.view.box, node.index))
+            if uid is not None and uid not in taken and uid in self.view.pods:
+                taken.add(uid)
+                waiting.remove(node)
+                self._bind(node, self.view.pods[uid])
+        self._bind_new([n for n in waiting if n.resource == PENDING], taken)
+
+    def _bind_new(self, waiting: list[Node], taken: set[str]) -> None:
+        """The slot's own pod; a pod whose slot's task runs elsewhere serves the task that was displaced."""
+        displaced: list[Node] = []
+        for node in waiting:
+            pod = self._pod_of(node.index)
+            if pod is None or not pod.usable:
+                continue
+            if pod.uid in taken:
+                displaced.append(node)
+            elif self._clean(node, pod) and self._valid(node.index):
+                taken.add(pod.uid)
+                self._bind(node, pod)
+        spare = [
+            p for p in self.view.pods.values()
+            if p.usable and p.uid not in taken and self._displacer(p) and self._ok(p)
+        ]  # fmt: skip
+        for node, pod in zip(displaced, spare, strict=False):
+            if self._clean(node, pod) and self._valid(node.index):
+                self._bind(node, pod)
+
+    def _displacer(self, pod: TaskPod) -> bool:
+        node = self.nodes.get(pod.index)
+        return node is not None and node.bound and node.pod_uid != pod.uid
+
+    def _ok(self, pod: TaskPod) -> bool:
+        answer = self.view.answers.get(pod.uid)
+        return answer is not None and answer.ok
+
+    def _valid(self, index: int) -> bool:
+        return not isinstance(self.view.tasks.get(index), InvalidInput | None)
+
+    def _clean(self, node: Node, pod: TaskPod) -> bool:
+        """True when the pod answered and, if it came from a pool, runs nobody else's task."""
+        answer = self.view.answers.get(pod.uid)
+        if answer is None:
+            return False
+        if not answer.ok:
+            self._unheard(node, pod, answer)
+            return False
+        foreign = [t.name for t in answer.tasks if index_of(self.view.box, t.name) is None]
+        if not foreign or not self.view.pooled:
+            return True
+        self.event(
+            "Warning", "PodNotClean",
+            f"Pod {pod.name} runs foreign tasks {names_text(foreign)}; it is deleted and replaced before task "
+            f"{node.index} starts",
+        )  # fmt: skip
+        self.unclean.append(PodDelete(name=pod.name, uid=pod.uid, why="it runs foreign tasks"))
+        return False
+
+    def _unheard(self, node: Node, pod: TaskPod, answer: Answer) -> None:
+        changed = self.change(
+            node, asked=self.view.now, fails=node.fails + 1, pod=pod.name, error=f"recovering: {answer.error}"
+        )
+        if changed.fails == UNREACHABLE_AFTER:
+            self.event(
+                "Warning", "TaskExecutorUnreachable",
+                f"Task {node.index} waits: the executor in {pod.name} does not answer: {answer.error}",
+            )  # fmt: skip
+
+    def _bind(self, node: Node, pod: TaskPod) -> None:
+        resource = COMPLETED if node.final else ASSIGNED
+        bound = self.change(
+            node, resource=resource, pod=pod.name, pod_uid=pod.uid, ip=pod.ip, asked=self.view.now,
+            heard=self.view.now, fails=0, error="",
+        )  # fmt: skip
+        answer = self.view.answers[pod.uid]
+        if not bound.final:
+            self._latch(bound, answer)
+
+    def _pod_of(self, index: int) -> TaskPod | None:
+        """The pod of a slot; a usable one before one that is going away, a ready one before the others."""
+        pods = [pod for pod in self.view.pods.values() if pod.index == index]
+        return min(pods, key=lambda p: (not p.usable, p.over, not p.ready, p.uid), default=None)
+
+    # -- stopping and releasing ---------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Mark what must end: everything (delete, pause), indexes cut by a scale-in, finished ones under Release."""
+        for node in list(self.nodes.values()):
+            why = self._stop_reason(node)
+            if not why or node.resource in (RELEASING, RELEASED):
+                continue
+            node = self.change(node, resource=RELEASING, why=why, stop_since=self.view.began, fails=0)
+            untouched = not (node.tried or node.started or node.final)
+            answer = self.view.answers.get(node.pod_uid)
+            if not node.bound or (untouched and answer is not None and answer.ok and self._gone(node, answer)):
+                self._over(node)
+
+    def _stop_reason(self, node: Node) -> str:
+        if self.view.intent in (DELETE, PAUSE):
+            return BY_DELETE if self.view.intent == DELETE else BY_PAUSE
+        if node.index >= self.view.replicas:
+            return BY_SCALE_IN
+        return BY_RESULT if self.view.release and node.resource == COMPLETED else ""
+
+    def release(self) -> None:
+        """Give up what passed its stop deadline: 60 s when the executor answers, 8 s when it is silent."""
+        late: list[str] = []
+        for node in list(self.nodes.values()):
+            if node.resource != RELEASING or not overdue(node, self.view.now, self.view.stop_timeout):
+                continue
+            late.append(node.pod)
+            self.given_up.append(PodDelete(name=node.pod, uid=node.pod_uid, why="its task could not be stopped"))
+            self._over(node, dirty=True)
+        if late:
+            what = "go on with the pause" if self.view.intent == PAUSE else "the pods are deleted"
+            self.event(
+                "Warning", "TaskStopTimeout",
+                f"Tasks could not be stopped in time in {names_text(late)}: {what}",
+            )  # fmt: skip
+
+    def may_clear(self, node: Node, answer: Answer) -> bool:
+        """`[]` stops whatever runs in the pod: never sent to a pool pod where only foreign tasks are listed."""
+        if not self.view.pooled or not answer.ok or not answer.tasks:
+            return True
+        return any(index_of(self.view.box, task.name) is not None for task in answer.tasks)
+
+
+def overdue(node: Node, now: float, stop_timeout: float) -> bool:
+    """True when a releasing node passed its stop deadline (it need not be asked again)."""
+    if node.resource != RELEASING:
+        return False
+    if now - node.stop_since >= stop_timeout:
+        return True
+    return node.fails >= 2 and now - max(node.stop_since, node.heard) >= SILENT_SECONDS

@@ -1,0 +1,291 @@
+"""Drive the tasks of one sandbox: which call to make, what is over, what to release, when to look again. Pure.
+
+In: a `DriveView`. Out: a `Step`, carried out by `osb.reconcile.tasks`; `settle` then folds the answers to its calls into
+the nodes. The rules are spec/tasks.md 4 to 9 in their required form:
+
+* Task i belongs to the pod of slot i, bound by UID. A pod is bound only after it answered in this very pass, and a task
+  that already runs on another pod of the sandbox is left where it runs.
+* A final result is latched for good; a released node is never called again.
+* Released means: the executor answered and no longer lists the task, or the pod is gone, or the stop deadline passed
+  (then the pod is given back for deletion). A failed call proves nothing.
+* Results are durable before the executor is told to forget them.
+* The intent (run, pause, delete) comes from the object, never from memory, so that a restart cannot start tasks
+  in a sandbox that is going away.
+
+A running task keeps the template it was started with; a task that must be started again (its pod was lost) gets the
+template as it is then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from osb.decide.taskmoves import Work
+from osb.decide.tasknode import (
+    ASSIGNED,
+    BY_DELETE,
+    BY_PAUSE,
+    BY_RESULT,
+    COMPLETED,
+    FINAL,
+    PENDING,
+    RELEASED,
+    RELEASING,
+    RUNNING,
+    Answer,
+    Node,
+    TaskCounters,
+    tally,
+    task_name,
+)
+from osb.decide.taskresults import Results
+from osb.decide.taskview import DELETE, HOLD, PAUSE, RUN, Call, PodDelete, Step, DriveView
+from osb.errors import InvalidInput
+
+KEEP_ALIVE = 30.0
+POLL = 3.0
+POLL_STOPPING = 1.0
+POLL_SETTLED = 30.0
+LONGEST_BACKOFF = 60.0
+
+
+def step(view: DriveView) -> Step:
+    """The next step of all tasks. Safe to repeat: the same view gives the same step."""
+    if view.intent == HOLD:
+        return Step(nodes={}, counters=paused_counters(view.results), reasons=("paused: no tasks, no calls",))
+    work = Work(view)
+    work.populate()
+    work.rebind()
+    work.observe()
+    work.resume()
+    if view.intent == RUN:
+        work.bind()
+    work.stop()
+    work.release()
+    nodes = _drop_cut(view, work.nodes)
+    results = _results(view, nodes)
+    if results is not None:
+        nodes = {i: _persisted(node) for i, node in nodes.items()}
+    give, force = _given(view, nodes)
+    calls = tuple(_calls(view, nodes, work, results is not None))
+    nodes = _with_digests(view, nodes, work)
+    return Step(
+        nodes=nodes,
+        counters=tally(nodes[i] for i in sorted(nodes) if i < view.replicas),
+        calls=calls,
+        results=results,
+        give=give,
+        force=force,
+        delete=tuple(_deletes(view, nodes, work)),
+        events=tuple(work.events),
+        finished=view.intent == DELETE and all(n.resource == RELEASED for n in nodes.values()),
+        again=_again(view, nodes),
+        reasons=tuple(work.reasons),
+    )
+
+
+def _persisted(node: Node) -> Node:
+    return _with(node, persisted=True) if node.final and not node.persisted else node
+
+
+def _with(node: Node, **changes: Any) -> Node:
+    from msgspec.structs import replace
+
+    return replace(node, **changes)
+
+
+def _drop_cut(view: DriveView, nodes: Mapping[int, Node]) -> dict[int, Node]:
+    """Without the nodes beyond replicas that are over: their tasks are stopped, their results no longer count."""
+    keep = view.intent != RUN
+    return {i: n for i, n in nodes.items() if keep or i < view.replicas or n.resource != RELEASED}
+
+
+def _results(view: DriveView, nodes: Mapping[int, Node]) -> Results | None:
+    """Results to write now: where the executor is about to forget them, or the pod is gone. Not while deleting."""
+    if view.intent == DELETE:
+        return None
+    new = [
+        n
+        for n in nodes.values()
+        if n.final
+        and n.index not in view.results
+        and n.index < view.replicas
+        and (view.release or view.intent == PAUSE or not n.bound or n.resource in (RELEASING, RELEASED))
+    ]
+    return view.results.plus(new) if new else None
+
+
+def _given(view: DriveView, nodes: Mapping[int, Node]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names to add to alloc-release, and to its `force`: only pods of the record, never because of a pause."""
+    if not view.pooled:
+        return (), ()
+    over = [n for n in nodes.values() if n.resource == RELEASED and n.pod in view.recorded]
+    give = {n.pod for n in over if n.why in (BY_RESULT, BY_DELETE) or (n.dirty and n.why != BY_PAUSE)}
+    new = sorted(give - view.given)
+    forced = {n.pod for n in over if n.dirty and n.why != BY_PAUSE}
+    return tuple(new), tuple(sorted(forced & set(new)))
+
+
+def _calls(view: DriveView, nodes: Mapping[int, Node], work: Work, writing: bool) -> Iterable[Call]:
+    for index in sorted(nodes):
+        node = nodes[index]
+        answer = view.answers.get(node.pod_uid) if node.bound else None
+        if answer is None:
+            continue
+        if node.resource == ASSIGNED and view.intent == RUN and answer.ok:
+            task = view.tasks.get(index)
+            if isinstance(task, Mapping) and _due(view, node, answer):
+                yield Call(index=index, pod=node.pod, pod_uid=node.pod_uid, ip=node.ip, task=task)
+        elif node.resource == RELEASING and answer.heard and work.may_clear(node, answer):
+            needs = writing and node.why in (BY_RESULT, BY_PAUSE) and node.final
+            yield Call(index=index, pod=node.pod, pod_uid=node.pod_uid, ip=node.ip, needs_results=needs)
+
+
+def _due(view: DriveView, node: Node, answer: Answer) -> bool:
+    """Send the task when it is not seen running, or as a keep-alive; not while it must wait (back-off)."""
+    if view.now < node.hold_until:
+        return False
+    seen = answer.find(task_name(view.box, node.index))
+    if seen is None or seen.state != RUNNING:
+        return True
+    return view.now - node.sent >= KEEP_ALIVE
+
+
+def _with_digests(view: DriveView, nodes: Mapping[int, Node], work: Work) -> dict[int, Node]:
+    """Remember what was sent; a later change of a started task is reported once and has no effect."""
+    found: dict[int, Node] = {}
+    changed: list[int] = []
+    for index, node in nodes.items():
+        found[index] = node
+        task = view.tasks.get(index)
+        if not isinstance(task, Mapping) or node.resource not in (ASSIGNED, COMPLETED):
+            continue
+        digest = hashlib.sha256(orjson.dumps(task, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+        if node.digest and node.digest != digest and (node.started or node.final):
+            changed.append(index)
+        if node.digest != digest:
+            found[index] = _with(node, digest=digest)
+    if changed:
+        shown = ", ".join(map(str, changed[:10]))
+        work.event(
+            "Warning", "TaskTemplateChangeIgnored",
+            f"The task template changed; tasks that were started keep theirs (indexes {shown})",
+        )  # fmt: skip
+    return found
+
+
+def _deletes(view: DriveView, nodes: Mapping[int, Node], work: Work) -> Iterable[PodDelete]:
+    """Pods to delete: owned ones whose task is over under Release, those given up, and pool pods that run
+    somebody else's tasks (the slot then gets another pod)."""
+    yield from work.unclean
+    if view.pooled or view.intent == PAUSE:
+        return
+    yield from work.given_up
+    if not view.release or view.intent != RUN:
+        return
+    for pod in view.pods.values():
+        node = nodes.get(pod.index)
+        if node is not None and node.resource == RELEASED and node.why == BY_RESULT and not pod.over:
+            yield PodDelete(name=pod.name, uid=pod.uid, why=f"task {pod.index} is over and the policy is Release")
+
+
+def _again(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
+    if view.intent != RUN:
+        return _again_stopping(view, nodes)
+    if any(n.resource == RELEASING for n in nodes.values()):
+        return _again_stopping(view, nodes)
+    if all(n.resource == RELEASED for n in nodes.values()):
+        return None
+    if all(n.final for n in nodes.values()):
+        return POLL_SETTLED
+    return POLL if view.pods else POLL_SETTLED
+
+
+def _again_stopping(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
+    waiting = [n.stop_since for n in nodes.values() if n.resource == RELEASING]
+    if not waiting:
+        return None
+    return POLL_STOPPING if view.now - max(waiting) < 2 * POLL else POLL
+
+
+# -- after the calls ---------------------------------------------------------------------------------------------
+
+
+def settle(
+    box: str, nodes: Mapping[int, Node], *, calls: Iterable[Call], answers: Mapping[int, Answer], now: float
+) -> dict[int, Node]:
+    """`nodes` with the answers to `calls` folded in. A call without an answer (budget) changes nothing."""
+    found = dict(nodes)
+    for call in calls:
+        answer = answers.get(call.index)
+        if answer is None:
+            continue
+        node = found[call.index]
+        if call.task is None:
+            found[call.index] = node if answer.ok else _with(node, error=answer.error)
+        else:
+            found[call.index] = _started(box, node, answer=answer, now=now)
+    return found
+
+
+def _started(box: str, node: Node, *, answer: Answer, now: float) -> Node:
+    if not answer.ok:
+        refusals = node.refusals + 1
+        wait = min(POLL * 2 ** min(refusals, 6), LONGEST_BACKOFF) if answer.heard else 0.0
+        return _with(node, tried=now, refusals=refusals, hold_until=now + wait, error=answer.error)
+    seen = answer.find(task_name(box, node.index))
+    node = _with(node, tried=now, sent=now, refusals=0, error="", started=True)
+    if seen is None or node.final:
+        return node
+    if seen.state in FINAL:
+        return _with(
+            node, resource=COMPLETED, state=seen.state, exit_code=seen.exit_code, reason=seen.reason,
+            finished_at=seen.finished_at,
+        )  # fmt: skip
+    return _with(node, state=seen.state)
+
+
+# -- for the status of the sandbox -------------------------------------------------------------------------------
+
+
+class _Box(Protocol):
+    @property
+    def replicas(self) -> int: ...
+
+    @property
+    def phase(self) -> str: ...
+
+
+def counters(states: Iterable[Node], spec: _Box, *, results: Results | None = None) -> TaskCounters:
+    """The five counters of a sandbox, from its nodes (`store.tasks`) and its `task-results` annotation.
+
+    An index without a node counts by its result, else as pending: so a new sandbox starts with all pending. While the
+    phase is Paused only finished tasks count.
+    """
+    known = results if results is not None else Results()
+    if spec.phase == "Paused":
+        return paused_counters(known, states)
+    nodes = {node.index: node for node in states}
+    return tally(
+        nodes.get(i) or known.node(i) or Node(index=i, resource=PENDING) for i in range(spec.replicas)
+    )
+
+
+def paused_counters(results: Results, states: Iterable[Node] = ()) -> TaskCounters:
+    """Finished tasks only: nothing runs and nothing waits in a paused sandbox."""
+    known = results.plus(states)
+    return TaskCounters(succeed=len(known.ok), failed=len(known.failed))
+
+
+def all_stopped(states: Iterable[Node], replicas: int) -> bool:
+    """True when every task of the sandbox is released: a pause may take its snapshot."""
+    nodes = [node for node in states if node.index < replicas]
+    return len(nodes) >= replicas and all(node.resource == RELEASED for node in nodes)
+
+
+def problems(tasks: Mapping[int, Mapping[str, Any] | InvalidInput]) -> tuple[InvalidInput, ...]:
+    return tuple(task for task in tasks.values() if isinstance(task, InvalidInput))
