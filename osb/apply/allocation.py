@@ -1,0 +1,160 @@
+"""Record who got what, and settle what is not known: the API half of the ledger's protocol (spec/protocols.md 5).
+
+In: reservations that the ledger has just made (or left over). Out: for each the ledger move that follows from the
+answer, and the objects as stored, for the mirror. One annotation patch and one status patch per sandbox, whatever its
+size. Every decision that an answer allows is in `_judged`: a reading alone never frees a pod.
+
+Next: `osb.store.ledger.move` carries the moves out, `osb.store.forward` the objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from osb.api import batchsandbox, claims
+from osb.api.batchsandbox import BoxSpec
+from osb.apply.hand import Hand
+from osb.apply.status import write_status
+from osb.decide import claim as records
+from osb.decide.status import box_status, endpoints
+from osb.errors import ApiError, NotFound, Unavailable
+from osb.facts.boxview import BatchView
+from osb.facts.pod import PodFact
+from osb.store.ledger_types import HELD, RESV, Move
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One sandbox and the pods reserved for it. `first`: nobody has asked for these before (protocols.md, rule 6).
+
+    `box` is the content that was decided on, `raw` the same object as read, `held` its other living pods by slot.
+    """
+
+    pool: str
+    pool_uid: str
+    box: BoxSpec
+    raw: Obj
+    pods: Mapping[int, PodFact]
+    held: Mapping[int, PodFact] = field(default_factory=dict)
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """`moves` for the ledger; `stored` the object for the mirror; `delivered`: the record names the pods.
+
+    `again`: seconds until another pass must look, None when nothing is open. `cause` is what the server said.
+    """
+
+    claim: Claim
+    moves: tuple[Move, ...] = ()
+    stored: Obj | None = None
+    delivered: bool = False
+    again: float | None = None
+    cause: str = ""
+    writes: int = 0
+
+
+def deliver(hand: Hand, claim: Claim) -> Settled:
+    """Send the claim patch, then the status. Never raises for what the server answers."""
+    meta = claim.raw["metadata"]
+    view = view_of(hand, claim)
+    found = endpoints(view)
+    addresses = found if found is not None else list(claim.box.endpoints or ())
+    pods = [(slot, pod.name, pod.uid) for slot, pod in sorted(claim.pods.items())]
+    body = records.granted(claim.box, claim.pool, claim.pool_uid, pods, endpoints=addresses)
+    hand.check()
+    hand.step("claim")
+    try:
+        answer = hand.kube.patch(
+            "batchsandbox", meta["namespace"], meta["name"], body.patch(str(meta["resourceVersion"]))
+        )
+    except Unavailable as error:
+        return Settled(claim=claim, again=0.2, cause=str(error))
+    except ApiError as error:
+        return _judged(hand, claim, error)
+    hand.step("claimed")
+    return _with_status(hand, claim, answer)
+
+
+def view_of(hand: Hand, claim: Claim) -> BatchView:
+    """The sandbox as it looks with its new pods."""
+    return BatchView(
+        now=hand.now(), spec=claim.box, annotations=claim.box.annotations, slots={**claim.held, **claim.pods}
+    )
+
+
+def _with_status(hand: Hand, claim: Claim, answer: Obj) -> Settled:
+    """The claim landed; the status follows at once, because this pass knows the pods. A refused one is repaired by the
+    sandbox's own pass."""
+    box = batchsandbox.parse(answer)
+    view = BatchView(
+        now=hand.now(), spec=box, annotations=box.annotations, slots={**claim.held, **claim.pods}
+    )
+    stored, writes, cause = answer, 1, ""
+    try:
+        stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view))
+        writes += int(wrote)
+    except ApiError as error:
+        cause = f"status: {error}"
+    return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=stored, delivered=True,
+                   cause=cause, writes=writes)  # fmt: skip
+
+
+def _judged(hand: Hand, claim: Claim, error: ApiError) -> Settled:
+    """A definite refusal: read live, then decide what the reservation becomes."""
+    box = claim.box
+    try:
+        live = hand.kube.get("batchsandbox", box.namespace, box.name)
+    except NotFound:
+        live = None
+    except ApiError as unread:
+        return Settled(claim=claim, again=0.2, cause=f"{error}; and then {unread}")
+    if live is not None and live["metadata"]["uid"] == box.uid and names_them(live, claim):
+        return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=live, delivered=True, cause=str(error))
+    to = "free" if claim.first else "dirty"
+    same = live is not None and live["metadata"]["uid"] == box.uid
+    return Settled(
+        claim=claim, moves=_moves(claim, "cancel", to), stored=live if same else None,
+        again=0.05 if same else None, cause=str(error), writes=1,
+    )  # fmt: skip
+
+
+def names_them(live: Obj, claim: Claim) -> bool:
+    """True when the live record has every pod of the claim in its slot, by name and UID, and not released."""
+    held = claims.claims(batchsandbox.parse(live))
+    return all(
+        slot in held and held[slot][0] == pod.name and (not held[slot][1] or pod.uid.startswith(held[slot][1]))
+        for slot, pod in claim.pods.items()
+    )
+
+
+def _moves(claim: Claim, what: str, to: str) -> tuple[Move, ...]:
+    return tuple(
+        Move(what=what, pod=pod.name, pod_uid=pod.uid, from_state=RESV, box_uid=claim.box.uid,
+             to=to if what == "cancel" else "")
+        for pod in claim.pods.values()
+    )  # fmt: skip
+
+
+def settle(hand: Hand, claim: Claim, prove: Any) -> Settled:
+    """A reservation of an earlier pass: the record has it, or the claim is rolled forward, or nobody wants it.
+
+    `claim.raw` is a live read. `prove()` is called after that read and before the patch that uses its version: True
+    when the ledger still says what this pass believes.
+    """
+    if names_them(claim.raw, claim):
+        return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=claim.raw, delivered=True)
+    wanted = set(claims.wants(claim.box, claim.pool_uid))
+    if claim.box.deleting is None and set(claim.pods) <= wanted:
+        if not prove():
+            return Settled(claim=claim, again=0.0)
+        return deliver(hand, claim)
+    return Settled(claim=claim, moves=_moves(claim, "cancel", "dirty"), stored=claim.raw)
+
+
+
