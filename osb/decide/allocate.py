@@ -37,7 +37,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """`unmet`: pods missing after the grants; `demand`: those of them that the pool can ever provide.
+    """`unmet`: pods missing after the grants. `reserved`: pods in stock that a waiter cannot take yet but
+      will.
+    `demand`: pods that must still come: what is missing, can ever be provided, and is not reserved.
 
     `waiting`: by sandbox UID, for those that still miss something. `timed_out`: UIDs that left the line.
     """
@@ -45,6 +47,7 @@ class Dealt:
     grants: tuple[Grant, ...] = ()
     unmet: int = 0
     demand: int = 0
+    reserved: int = 0
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     timed_out: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -68,10 +71,12 @@ def grants(view: ServeView) -> Dealt:
     stock = Stock(() if closed else view.available, view.revision)
     served = _deal([w for w in line if w.uid not in too_big], stock, view)
     missing = {w.uid: w.need - len(served.get(w.uid, ())) for w in line}
+    demand, reserved = _outlook([w for w in line if w.uid not in too_big], missing, stock)
     return Dealt(
         grants=tuple(_grant(w, served[w.uid]) for w in line if served.get(w.uid)),
         unmet=sum(missing.values()),
-        demand=sum(n for uid, n in missing.items() if uid not in too_big),
+        demand=demand,
+        reserved=reserved,
         waiting=_waiting(line, missing, too_big, view=view, left=len(stock)),
         timed_out=timed_out,
         reasons=_reasons(line, missing, len(stock)),
@@ -190,8 +195,18 @@ def _second_helping(
                 return
 
 
+def _outlook(line: Sequence[Waiter], missing: Mapping[str, int], stock: Stock) -> tuple[int, int]:
+    """(pods that must still come, pods in stock that are as good as promised to somebody of the line)."""
+    demand = reserved = 0
+    for one in line:
+        usable = min(missing[one.uid], max(0, stock.fit_for(one.had) - reserved))
+        reserved += usable
+        demand += missing[one.uid] - usable
+    return demand, reserved
+
+
 def _fair(group: list[Waiter], held: Mapping[str, int], view: ServeView) -> list[Waiter]:
-    """Next is always the tenant with the least (held + granted) per weight; inside a tenant the line's order."""
+    """Next is always the tenant with the least (held + granted) per weight; inside it the line's order."""
     fairness = view.pool.fairness
     assert fairness is not None
     queues: dict[str, list[Waiter]] = {}

@@ -71,6 +71,8 @@ class Move:
     from_state: str
     box_uid: str = ""
     policy: str = ""
+    live: bool = False
+    """Read the pod live first and move only if it is gone, terminal or another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,13 @@ class EmitEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Remember:
+    """Keep these members of the pool's `Memory` (osb.facts.poolview) for the next pass; None forgets one."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Ask the queue for another key (`kind`, member name in the same namespace)."""
 
@@ -174,6 +183,7 @@ Action = (
     | PatchObject
     | DeleteObject
     | EmitEvent
+    | Remember
     | Wake
 )
 
