@@ -1,12 +1,13 @@
 """The ledger: who holds which pod of one pool, in Redis (spec/protocols.md 4).
 
-In: proposals of a pass that holds the pool's token. Out: exactly what was asked, or nothing; `Fenced` when the token
-is not the pool's current one, `LedgerNotReady` when this ledger may not be believed (missing, foreign UID, other boot
-of Redis, being rebuilt, other epoch). Every change is made by one script that checks all of that itself. The durable
-record is the sandbox's `alloc-status` annotation; a lost ledger is rebuilt from those (`osb.reconcile.rebuild`).
+In: proposals of a pass that holds the pool's token. Out: exactly what was asked, or nothing; `Fenced` when
+the token is not the pool's current one, `LedgerNotReady` when this ledger may not be believed (missing,
+foreign UID, other boot of Redis, being rebuilt, other epoch). Every change is made by one script that
+checks all of that itself. The durable record is the sandbox's `alloc-status` annotation; a lost ledger is
+rebuilt from those (`osb.reconcile.rebuild`).
 
-Entries change state only as the table in lua/ledger_move_v1.lua says; nothing here frees a pod because a reading did
-not show it. Next: `osb.apply.allocation` writes the record for what `allocate` promised.
+Entries change state only as the table in lua/ledger_move_v1.lua says; nothing here frees a pod because a
+reading did not show it. Next: `osb.apply.allocation` writes the record for what `allocate` promised.
 """
 
 from __future__ import annotations
@@ -52,13 +53,14 @@ class Ledger:
         )
         self._new = keys.ledger(self.member, "new")
 
-    # -- looks, not fenced ----------------------------------------------------------------------------------------
+    # -- looks, not fenced -----------------------------------------------------------------------------
 
     def meta(self) -> LedgerMeta:
         return self.state().meta
 
     def state(self, *, entries: bool = False) -> LedgerState:
-        """Head, counts and unfinished pods at one moment; with `entries` all of them too (10,000: about 40 ms)."""
+        """Head, counts and unfinished pods at one moment; with `entries` all of them too (10,000: about 40
+        ms)."""
         reply = self._scripts.call("ledger_read_v1", self._keys, (self.member, "entries" if entries else ""))
         return ledger_state(reply)
 
@@ -113,10 +115,11 @@ class Ledger:
             )
         return [(pod.decode(), float(rank)) for pod, rank in stock]
 
-    # -- changes, each fenced by its script -------------------------------------------------------------------------
+    # -- changes, each fenced by its script ------------------------------------------------------------
 
     def allocate(self, proof: Proof, op: str, grants: Sequence[Grant]) -> Taken:
-        """Promise exactly these free pods to exactly these slots, or change nothing. Safe to repeat with its `op`."""
+        """Promise exactly these free pods to exactly these slots, or change nothing. Safe to repeat with
+        its `op`."""
         args: list[Arg] = [op]
         for grant in grants:
             args += (grant.pod, grant.pod_uid, grant.box_uid, grant.box, grant.slot)
@@ -141,8 +144,8 @@ class Ledger:
     ) -> bool:
         """Rule 3 of spec/protocols.md: call it after a version was read and before a write uses that version.
 
-        Raises Fenced or LedgerNotReady when the pass may not write; False when the entry has moved on. Without a pod
-        only the run itself is proved.
+        Raises Fenced or LedgerNotReady when the pass may not write; False when the entry has moved on.
+        Without a pod only the run itself is proved.
         """
         return self.prove_all(proof, [(pod, pod_uid, state, box_uid)] if pod else [])
 
@@ -152,8 +155,8 @@ class Ledger:
         return all(stands == 1 for stands in self._fenced("ledger_prove_v1", proof, args)[1:])
 
     def intend(self, proof: Proof, maximum: int, names: Sequence[str]) -> bool:
-        """Note names before their POST. False, and nothing noted, when the pool would exceed `maximum` entries
-        (terminating pods count) or a name has an entry that is not `new`. Safe to repeat."""
+        """Note names before their POST. False, and nothing noted, when the pool would exceed `maximum`
+        entries (terminating pods count) or a name has an entry that is not `new`. Safe to repeat."""
         return bool(self._fenced("ledger_intend_v1", proof, [maximum, *names])[0] == b"ok")
 
     def begin_rebuild(self, proof: Proof, epoch: str) -> Former:
@@ -164,8 +167,8 @@ class Ledger:
         return Former(uid.decode(), old_epoch.decode(), boot.decode(), int(seq), entries)
 
     def commit(self, proof: Proof, epoch: str, entries: Mapping[str, LedgerEntry], *, seq: int = 0) -> None:
-        """Replace everything by `entries` and be ready. Raises Fenced, or LedgerNotReady when this rebuild was
-        overtaken (another epoch, builder or boot): stop, do not try again in this pass.
+        """Replace everything by `entries` and be ready. Raises Fenced, or LedgerNotReady when this rebuild
+        was overtaken (another epoch, builder or boot): stop, do not try again in this pass.
 
         `seq`: the next sequence number is above this and above every entry's and the former ledger's.
         """
@@ -181,7 +184,8 @@ class Ledger:
         self._fenced("ledger_commit_v1", proof, [int(len(parts) > 1), seq, *last], epoch=epoch, new=True)
 
     def drop(self, uid: str, *, proof: Proof | None = None) -> bool:
-        """Forget the ledger of a Pool that a live read confirmed to be gone. False when it is another UID's."""
+        """Forget the ledger of a Pool that a live read confirmed to be gone. False when it is another
+        UID's."""
         fence = proof or Proof(self.member, "", uid)
         fence = Proof(self.member, fence.token, uid)
         return bool(self._fenced("ledger_drop_v1", fence, (), new=True)[0] == b"ok")

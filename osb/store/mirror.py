@@ -1,9 +1,11 @@
-"""The mirror: every watched object in Redis, moved forward by resourceVersion and never back (spec/protocols.md 2).
+"""The mirror: every watched object in Redis, moved forward by resourceVersion and never back
+(spec/protocols.md 2).
 
-In: objects from `osb.store.forward` (watch events, list pages, answers of our own writes) together with the keys that
-each move concerns; one script moves the mirror and marks those keys dirty. Out: readings, each with the mark that says
-whether an absence means anything: after Redis was lost or restarted the mirror is *unknown*, not empty, until a list
-has finished. Next: `osb.reconcile.gather` reads from here, or live when the reading is not `known` or too old.
+In: objects from `osb.store.forward` (watch events, list pages, answers of our own writes) together with the
+keys that each move concerns; one script moves the mirror and marks those keys dirty. Out: readings, each
+with the mark that says whether an absence means anything: after Redis was lost or restarted the mirror is
+*unknown*, not empty, until a list has finished. Next: `osb.reconcile.gather` reads from here, or live when
+the reading is not `known` or too old.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ class MirrorEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Objects in the order asked for. `known`: the mirror is synced, so None means absent. `age_ms`: since the last
-    sign of life of the kind's stream, -1 when there was none."""
+    """Objects in the order asked for. `known`: the mirror is synced, so None means absent. `age_ms`: since
+    the last sign of life of the kind's stream, -1 when there was none."""
 
     entries: dict[str, MirrorEntry | None]
     known: bool
@@ -52,8 +54,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """One object to move forward. `expected` is the version of the entry that `adds` were computed from ("" = none);
-    `pool` is `ns/pool` of a pool's pod, `rank` its place in the stock (None: not to be handed out)."""
+    """One object to move forward. `expected` is the version of the entry that `adds` were computed from (""
+    = none); `pool` is `ns/pool` of a pool's pod, `rank` its place in the stock (None: not to be handed
+    out)."""
 
     name: str
     version: str
@@ -110,7 +113,7 @@ class Mirror:
         self._redis = client
         self._scripts = scripts
 
-    # -- readings -------------------------------------------------------------------------------------------------
+    # -- readings --------------------------------------------------------------------------------------
 
     def read(self, kind: str, names: Sequence[str]) -> Reading:
         """The objects of these `ns/name`s; None where the mirror has none."""
@@ -166,12 +169,13 @@ class Mirror:
                 pipe.zrange(keys.index("batchsandbox", "tasks", space), 0, -1)
             return {name.decode() for found in pipe.execute() for name in found}
 
-    # -- moves ----------------------------------------------------------------------------------------------------
+    # -- moves -----------------------------------------------------------------------------------------
 
     def put(self, kind: str, items: Sequence[Put], *, fresh: bool = True) -> Moved:
-        """Move objects forward. `fresh` False: an answer of our own write, which proves nothing about the stream."""
+        """Move objects forward. `fresh` False: an answer of our own write, which proves nothing about the
+        stream."""
         unsynced, answers = False, list[Answer]()
-        for part in _parts(items):
+        for part in parts(items):
             args: list[Any] = [*_prefixes(kind), int(fresh), str(uuid.uuid4())]
             for item in part:
                 args += _put_args(item)
@@ -183,9 +187,9 @@ class Mirror:
     def delete(self, kind: str, items: Sequence[Delete], *, fresh: bool = True) -> Moved:
         """Take objects out, unless a later incarnation is there already."""
         unsynced, answers = False, list[Answer]()
-        for part in _parts(items):
+        for part in parts(items):
             heads = [_pack((d.name, d.version, d.expected, _wire(d.adds))) for d in part]
-            args = (*_prefixes(kind), int(fresh), str(uuid.uuid4()), *heads)
+            args: list[Any] = [*_prefixes(kind), int(fresh), str(uuid.uuid4()), *heads]
             reply = self._scripts.call("mirror_delete_v1", _keys(kind), args)
             unsynced |= reply[0] == 1
             answers += map(_answer, reply[1:])
@@ -195,14 +199,15 @@ class Mirror:
         """The kind's stream gave a sign of life (a bookmark)."""
         self._scripts.call("mirror_touch_v1", (_meta(kind),), ())
 
-    # -- lists ----------------------------------------------------------------------------------------------------
+    # -- lists -----------------------------------------------------------------------------------------
 
     def open(self, kind: str) -> str:
         """Begin a list; its epoch. See `begin_list`."""
         return self.begin_list(kind).epoch
 
     def begin_list(self, kind: str) -> Opening:
-        """Call it before the first page is asked for. After a loss the kind gets a new epoch and is unsynced."""
+        """Call it before the first page is asked for. After a loss the kind gets a new epoch and is
+        unsynced."""
         epoch, floor, known = self._scripts.call("mirror_open_v1", (_meta(kind),), (uuid.uuid4().hex,))
         return Opening(epoch.decode(), floor.decode(), known == 1)
 
@@ -210,9 +215,9 @@ class Mirror:
         """Take out names that the list of `version` did not have, unless their entry is newer than the list.
         `unsynced` means refused: the mirror was lost since the list began."""
         answers = list[Answer]()
-        for part in _parts(items):
+        for part in parts(items):
             heads = [_pack((d.name, d.expected, _wire(d.adds))) for d in part]
-            args = (*_prefixes(kind), version, epoch, str(uuid.uuid4()), *heads)
+            args: list[Any] = [*_prefixes(kind), version, epoch, str(uuid.uuid4()), *heads]
             refused, *rest = self._scripts.call("mirror_prune_v1", _keys(kind), args)
             if refused == 1:
                 return Moved(True, answers)
@@ -222,15 +227,17 @@ class Mirror:
     def finish(
         self, kind: str, version: str, epoch: str, *, floor: str = "0"
     ) -> Literal["done", "refused", "older"]:
-        """End a list after all its puts and prunes. `refused`: lost since it began, list again. `older`: the list is
-        below the `floor` at its beginning, so the cluster's own store was restored: `reset`, then list again."""
+        """End a list after all its puts and prunes. `refused`: lost since it began, list again. `older`:
+        the list is below the `floor` at its beginning, so the cluster's own store was restored: `reset`,
+        then list again."""
         args = (version, epoch, floor)
         reply = self._scripts.call("mirror_finish_v1", (_meta(kind), keys.mirror(kind, "tomb")), args)
         answer: Literal["done", "refused", "older"] = reply.decode()
         return answer
 
     def reset(self, kind: str) -> int:
-        """Forget a kind and distrust every ledger, because the cluster's store went back. How many were forgotten."""
+        """Forget a kind and distrust every ledger, because the cluster's store went back. How many were
+        forgotten."""
         args = (*_prefixes(kind), uuid.uuid4().hex)
         return int(self._scripts.call("mirror_reset_v1", (*_keys(kind), keys.LEDGERS), args))
 
@@ -288,6 +295,7 @@ def _prefixes(kind: str) -> tuple[str, str]:
     return keys.index_prefix(kind), keys.LEDGER
 
 
-def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Slices that one script call takes."""
     for at in range(0, len(items), ITEMS_PER_CALL):
         yield items[at : at + ITEMS_PER_CALL]

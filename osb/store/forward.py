@@ -1,0 +1,343 @@
+"""Move the mirror forward and enqueue what moved: the one door for watch events, lists and our own writes.
+
+In: raw objects of one mirror kind. Per batch two trips to Redis: one reads the old entries and what routing
+needs beside them, `osb.decide.route` computes the keys here, one script puts everything and marks the keys
+dirty, object by object (spec/protocols.md 2, rule 1). Where two writers meet, the script answers `retry`
+with the current entry, and only those objects are routed and put again. Next: the queue
+(`osb.store.queue`), whose wake-ups that script published.
+
+Own writes are no news: `own` leaves the writer's own key out, but only if the write carried the version its
+pass decided on; without one, the answer may contain somebody else's change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import orjson
+
+from osb.api import batchsandbox, claims
+from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT, Key, of_member
+from osb.decide.route import Context
+from osb.decide.route import route as route_table
+from osb.errors import Gone
+from osb.facts import index as facts_index
+from osb.facts.adds import Add
+from osb.facts.index import Entry
+from osb.facts.pod import PodFact
+from osb.facts.pod import decode as decode_pod
+from osb.store import keys
+from osb.store.mirror import Answer, Delete, MirrorEntry, Moved, Opening, Put, entry_of, parts
+
+if TYPE_CHECKING:
+    from osb.store.client import Store
+
+Object = dict[str, Any]
+Fact = Mapping[str, Any] | PodFact
+EntryOf = Callable[[str, Object], Entry]
+Route = Callable[[str, Any, Any, Context], tuple[Add, ...]]
+
+_PODS = ("poolpod", "boxpod")
+_NEEDS = {"poolpod": "holders", "batchsandbox": "claims", "pool": "stars"}
+_RECONCILED = {"pool": POOL, "batchsandbox": BATCHSANDBOX, "snapshot": SNAPSHOT}
+_ROUNDS = 20  # writers that meet on one object this often in a row are not writers but a fault
+
+
+class Page(Protocol):
+    """One page of a list, as `osb.kube` yields it."""
+
+    @property
+    def items(self) -> Sequence[Object]: ...
+    @property
+    def version(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PutSummary:
+    """How many objects moved the mirror and how many were not newer. `unsynced`: list this kind again at
+    once."""
+
+    applied: int
+    old: int
+    unsynced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the mirror had when routing began: the entry it was computed from, and the rest of the context."""
+
+    entry: MirrorEntry | None
+    context: Context
+
+
+@dataclass(slots=True)
+class _Item:
+    """One object on its way: what goes in, and the keys beside those of the table (a list after a loss)."""
+
+    name: str
+    version: str
+    new: Fact | None
+    entry: Entry | None = None
+    last: Fact | None = None  # of a deleted object: its last state, in case the mirror never had it
+    known: _Known = _Known(None, Context())
+
+
+class Forwarder:
+    """`entry` and `route` are exchanged in tests only."""
+
+    def __init__(
+        self, store: Store, *, entry: EntryOf = facts_index.entry, route: Route = route_table
+    ) -> None:
+        self._store = store
+        self._entry = entry
+        self._route = route
+
+    def put(
+        self, kind: str, objs: Sequence[Object], *, own: Key | None = None, versioned: bool = False
+    ) -> PutSummary:
+        """Objects as the API server showed or answered them. `own` says that this is an answer to a write
+        made under that key (so it proves nothing about the stream), `versioned` that the write carried a
+        version."""
+        total = PutSummary(0, 0, False)
+        for part in parts(objs):
+            items = [self._item(kind, obj) for obj in part]
+            total = _sum(total, self._put(kind, items, _Rules(own, versioned)))
+        return total
+
+    def delete(
+        self, kind: str, obj: Object, *, own: Key | None = None, versioned: bool = False
+    ) -> PutSummary:
+        """An object that is gone, in its last state (its version is that of the deletion)."""
+        item = self._item(kind, obj)
+        item.last, item.new = item.new, None
+        return self._delete(kind, [item], _Rules(own, versioned), self._delete_call(kind, fresh=own is None))
+
+    def relist(self, kind: str, pages: Iterable[Page]) -> str:
+        """A complete list without resourceVersion; returns the version to watch from. Pages are asked for
+        only after the list was opened here, so pass a generator.
+
+        While the mirror is unknown every key is enqueued, class later and deep: its marks were lost with
+        Redis. Raises Gone when Redis was lost meanwhile, or when the list is older than one before (the
+        cluster's store was restored: the kind is forgotten and every ledger is distrusted): list again.
+        """
+        mirror = self._store.mirror
+        opening = mirror.begin_list(kind)
+        rules = _Rules(None, False, everything=not opening.known)
+        seen: set[str] = set()
+        version = ""
+        for page in pages:
+            version = page.version if not version or _newer(version, page.version) else version
+            for part in parts(page.items):
+                items = [self._item(kind, obj) for obj in part]
+                seen.update(item.name for item in items)
+                self._put(kind, items, rules)
+        if not version:
+            raise Gone(f"the list of {kind} had no page")
+        self._prune(kind, version, opening, seen, rules)
+        answer = mirror.finish(kind, version, opening.epoch, floor=opening.floor)
+        if answer == "older":
+            mirror.reset(kind)
+            raise Gone(
+                f"{kind} is listed at {version}, before {opening.floor}: the cluster's store went back"
+            )
+        if answer == "refused":
+            raise Gone(f"the mirror of {kind} was lost during its list")
+        return version
+
+    # -- one batch -------------------------------------------------------------------------------------
+
+    def _put(self, kind: str, items: list[_Item], rules: _Rules) -> PutSummary:
+        def call(todo: Sequence[_Item]) -> Moved:
+            puts = [_as_put(kind, item, self._adds(kind, item, rules)) for item in todo]
+            return self._store.mirror.put(kind, puts, fresh=rules.own is None)
+
+        summary, stale = self._rounds(kind, items, call, chained=True)
+        if rules.everything and stale:
+            self._store.queue.add(add for item in stale for add in self._adds(kind, item, rules))
+        return summary
+
+    def _delete_call(self, kind: str, *, fresh: bool) -> Callable[[list[Delete]], Moved]:
+        return lambda deletes: self._store.mirror.delete(kind, deletes, fresh=fresh)
+
+    def _delete(
+        self, kind: str, items: list[_Item], rules: _Rules, send: Callable[[list[Delete]], Moved]
+    ) -> PutSummary:
+        def call(todo: Sequence[_Item]) -> Moved:
+            return send(
+                [
+                    Delete(
+                        name=item.name,
+                        version=item.version,
+                        expected=_version(item.known.entry),
+                        adds=self._adds(kind, item, rules),
+                    )
+                    for item in todo
+                ]
+            )
+
+        return self._rounds(kind, items, call)[0]
+
+    def _prune(self, kind: str, version: str, opening: Opening, seen: set[str], rules: _Rules) -> None:
+        mirror = self._store.mirror
+        absent = [name for name in mirror.names(kind) if name not in seen]
+        for part in parts(absent):
+            items = [_Item(name, version, None) for name in part]
+            summary = self._delete(
+                kind, items, rules, lambda gone: mirror.prune(kind, version, opening.epoch, gone)
+            )
+            if summary.unsynced:
+                raise Gone(f"the mirror of {kind} was lost during its list")
+
+    def _rounds(
+        self,
+        kind: str,
+        items: list[_Item],
+        call: Callable[[Sequence[_Item]], Moved],
+        *,
+        chained: bool = False,
+    ) -> tuple[PutSummary, list[_Item]]:
+        """Read, route, send; again for the objects that somebody else moved meanwhile. Also those found
+        old."""
+        applied, unsynced, stale, todo = 0, False, list[_Item](), items
+        self._look(kind, todo, chained=chained)
+        for _ in range(_ROUNDS):
+            moved = call(todo)
+            unsynced |= moved.unsynced
+            again: list[_Item] = []
+            for item, answer in zip(todo, moved.answers, strict=False):
+                if answer.state == "retry":
+                    again.append(_retried(item, answer))
+                elif answer.state == "old":
+                    stale.append(item)
+                else:
+                    applied += 1
+            todo = again
+            if not todo:
+                break
+        else:
+            raise Gone(f"{len(todo)} objects of {kind} never stood still, e.g. {todo[0].name}")
+        return PutSummary(applied, len(stale), unsynced), stale
+
+    def _look(self, kind: str, items: list[_Item], *, chained: bool) -> None:
+        """Fill in what is known before; the second object of one name in a batch follows the first."""
+        args: list[Any] = [_NEEDS.get(kind, "none"), keys.index_prefix("batchsandbox"), keys.LEDGER]
+        args += [msgspec.msgpack.encode(_question(kind, item)) for item in items]
+        reply = self._store.scripts.call("mirror_before_v1", (keys.mirror(kind, "doc"),), args)
+        latest: dict[str, MirrorEntry] = {}
+        for item, (raw, extra) in zip(items, reply, strict=True):
+            entry = latest.get(item.name) or entry_of(raw)
+            item.known = _Known(entry, _context(kind, extra))
+            if chained and item.entry is not None and _newer(item.version, _version(entry)):
+                latest[item.name] = MirrorEntry(item.version, item.entry.uid, item.entry.doc)
+
+    def _item(self, kind: str, obj: Object) -> _Item:
+        entry = self._entry(kind, obj)
+        new: Fact = decode_pod(entry.doc) if kind in _PODS else obj
+        return _Item(entry.name, entry.version, new, entry)
+
+    def _adds(self, kind: str, item: _Item, rules: _Rules) -> tuple[Add, ...]:
+        old = _fact(kind, item.known.entry) or (item.last if item.new is None else None)
+        if old is None and item.new is None:
+            return ()
+        adds = self._route(kind, old, item.new, item.known.context)
+        if rules.everything:
+            if item.new is not None:
+                adds += self._route(kind, None, item.new, item.known.context)
+            return tuple(_later(kind, item.name, adds))
+        if rules.own is not None and rules.versioned:
+            return tuple(add for add in adds if add.key != rules.own or add.at_ms is not None)
+        return adds
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """Whose write this is, and whether every key is to be enqueued whatever the table says."""
+
+    own: Key | None
+    versioned: bool
+    everything: bool = False
+
+
+def _as_put(kind: str, item: _Item, adds: tuple[Add, ...]) -> Put:
+    assert item.entry is not None
+    pool = ""
+    if kind == "poolpod" and isinstance(item.new, PodFact) and item.new.owner_kind == "Pool":
+        pool = f"{item.new.namespace}/{item.new.owner_name}"
+    return Put(
+        name=item.name,
+        version=item.version,
+        uid=item.entry.uid,
+        doc=item.entry.doc,
+        indexes=item.entry.indexes,
+        expected=_version(item.known.entry),
+        pool=pool,
+        rank=item.entry.rank if pool else None,
+        adds=adds,
+    )
+
+
+def _question(kind: str, item: _Item) -> tuple[Any, ...]:
+    """What `mirror_before_v1` is asked about one object."""
+    if kind != "batchsandbox" or not isinstance(item.new, Mapping):
+        return (item.name, "", "", (), ())
+    box = batchsandbox.parse(item.new)
+    pool = claims.effective_pool(box)[0] or claims.busy_pool(box)
+    if pool in ("", "*") or box.record_error is not None:
+        return (item.name, "", "", (), ())
+    recorded = box.record.pods if box.record is not None else ()
+    held = claims.claims(box)
+    claimed = tuple(held[slot][0] if slot in held else "" for slot in range(len(recorded)))
+    return (item.name, f"{box.namespace}/{pool}", box.uid, claimed, recorded)
+
+
+def _context(kind: str, extra: Any) -> Context:
+    need = _NEEDS.get(kind)
+    if need == "holders":
+        return Context(holders=tuple(name.decode() for name in extra))
+    if need == "stars":
+        return Context(star=tuple(name.decode() for name in extra))
+    return Context(ledger_agrees=need == "claims" and extra == 1)
+
+
+def _retried(item: _Item, answer: Answer) -> _Item:
+    item.known = _Known(answer.current, item.known.context)
+    return item
+
+
+def _fact(kind: str, entry: MirrorEntry | None) -> Fact | None:
+    if entry is None:
+        return None
+    if kind in _PODS:
+        return decode_pod(entry.doc)
+    obj: Object = orjson.loads(entry.doc)
+    return obj
+
+
+def _later(kind: str, name: str, adds: Iterable[Add]) -> Iterator[Add]:
+    """Every key once, class later and deep; due times as they are. Our own kinds add their own key too."""
+    wanted: dict[Key, str] = {}
+    for add in adds:
+        if add.at_ms is not None:
+            yield add
+        else:
+            wanted.setdefault(add.key, add.reason)
+    if kind in _RECONCILED:
+        wanted.setdefault(of_member(_RECONCILED[kind], name), "listed")
+    for key, reason in wanted.items():
+        yield Add(key=key, cls="later", deep=True, reason=reason)
+
+
+def _version(entry: MirrorEntry | None) -> str:
+    return entry.version if entry is not None else ""
+
+
+def _newer(one: str, other: str) -> bool:
+    """Versions are numbers written as text: longer is larger, then byte order."""
+    return (len(one), one) > (len(other), other)
+
+
+def _sum(one: PutSummary, other: PutSummary) -> PutSummary:
+    return PutSummary(one.applied + other.applied, one.old + other.old, one.unsynced or other.unsynced)
