@@ -1,7 +1,7 @@
 """`Settings`: read from the environment once, checked, frozen. A bad value stops the start with one line.
 
-The names, defaults and meanings are the table in `osb.flags`; here are only their types and how text becomes a value.
-Effective values are logged at start (`Settings.effective`), secrets masked.
+The names, defaults and meanings are the table in `osb.flags`; here are only their types and how text becomes
+a value. Effective values are logged at start (`Settings.effective`), secrets masked.
 """
 
 from __future__ import annotations

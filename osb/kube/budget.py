@@ -1,8 +1,8 @@
 """A client-side limit on calls to the API server, off unless an operator sets `--kube-client-qps`.
 
 Without one, 429 and the server's own fairness hold us back. The limit is this process's part: who divides the
-operator's number by the number of processes is the process's start (`workers.signals`). The installation's Lease
-is renewed without it.
+operator's number by the number of processes is the process's start (`workers.signals`). The installation's
+Lease is renewed without it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Budget:
     def take(self) -> float:
         """Take one call and return the seconds to wait before making it (0.0 at once).
 
-        The token is spent even when the caller then gives up: waiting callers queue up in the order they came.
+        The token is spent even when the caller then gives up: waiting callers queue up in the order they
+        came.
         """
         if self._rate <= 0:
             return 0.0

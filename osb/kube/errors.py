@@ -1,8 +1,8 @@
 """API answers, and missing answers, to our error family (`osb.errors`): callers catch by meaning, never by number.
 
-The one distinction that everything else rests on is `definite` (spec/protocols.md, Words): True when it is certain
-that the write did not happen. That is so for every 4xx answer and for a connection that was never made; not for a
-timeout, a reset or a 5xx.
+The one distinction that everything else rests on is `definite` (spec/protocols.md, Words): True when it is
+certain that the write did not happen. That is so for every 4xx answer and for a connection that was never
+made; not for a timeout, a reset or a 5xx.
 """
 
 from __future__ import annotations

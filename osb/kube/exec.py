@@ -1,8 +1,8 @@
 """Run one command in a container over the exec websocket.
 
 Every call has its own connection with its own timeout, made from the session's configuration, and closes it:
-nothing of a shared client is touched (the official helper swaps a method on it, which breaks parallel calls). The
-server asks for verb `get` on pods/exec for a websocket, older and newer ones for `create`: grant both.
+nothing of a shared client is touched (the official helper swaps a method on it, which breaks parallel calls).
+The server asks for verb `get` on pods/exec for a websocket, older and newer ones for `create`: grant both.
 """
 
 from __future__ import annotations

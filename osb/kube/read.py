@@ -1,7 +1,7 @@
 """Reads: one object, and lists in pages that all show the same moment.
 
-A list is only worth something as a whole: pages of different versions, or a continue token that expired midway,
-raise Gone, and the caller starts over.
+A list is only worth something as a whole: pages of different versions, or a continue token that expired
+midway, raise Gone, and the caller starts over.
 """
 
 from __future__ import annotations

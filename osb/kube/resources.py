@@ -1,7 +1,7 @@
 """Which API resources we talk to, by the short kind names used everywhere in this project.
 
-`RES["pod"].path("ns", "name", "status")` is the request path. Kinds that a cluster does not serve (our own before
-their CRDs are installed) answer 404: `osb.errors.NotFound`.
+`RES["pod"].path("ns", "name", "status")` is the request path. Kinds that a cluster does not serve (our own
+before their CRDs are installed) answer 404: `osb.errors.NotFound`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What one connection to a cluster consists of: the official client's configuration and its connection pool.
 
 The official client finds and reads the configuration (kubeconfig, in-cluster, exec plugins), sets up TLS and
-refreshes tokens; requests then go straight to its urllib3 pool, which saves its own serialising (a third of the CPU
-of a write). Proxies and a path in the server's URL are honoured. Next stop: `osb.kube.transport`.
+refreshes tokens; requests then go straight to its urllib3 pool, which saves its own serialising (a third of
+the CPU of a write). Proxies and a path in the server's URL are honoured. Next stop: `osb.kube.transport`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import structlog
 import urllib3
 
 from osb.config import Settings
 from osb.errors import ConfigError, Unavailable
+from osb.obs.log import get_logger
 
 USER_AGENT = (
     "sandbox-k8s-controller/1.0"  # the reference's, so that audit rules and field managers stay the same
@@ -25,7 +25,7 @@ USER_AGENT = (
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
-log = structlog.get_logger("kube")
+log = get_logger("kube")
 
 
 class _Accepted(urllib3.connection.HTTPSConnection):

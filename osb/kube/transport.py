@@ -1,9 +1,9 @@
 """One wrapper for every call to the API server. Bytes in, bytes out; `read`, `write` and `watch` are built on it.
 
-Each call, in this order: the reconcile's deadline is checked; a Retry-After window of the server is waited for; the
-client-side budget is taken; the token is asked for (it refreshes itself); one request goes out with its own timeout;
-metrics count it; a 401 rebuilds the client once. Only reads are repeated (429, 5xx, lost connections): a write is
-never sent twice from here (spec/protocols.md, what is assumed).
+Each call, in this order: the reconcile's deadline is checked; a Retry-After window of the server is waited
+for; the client-side budget is taken; the token is asked for (it refreshes itself); one request goes out with
+its own timeout; metrics count it; a 401 rebuilds the client once. Only reads are repeated (429, 5xx, lost
+connections): a write is never sent twice from here (spec/protocols.md, what is assumed).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import structlog
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
@@ -24,6 +23,7 @@ from osb.kube import errors
 from osb.kube.budget import Budget
 from osb.kube.session import Session
 from osb.obs import deadline, metrics
+from osb.obs.log import get_logger
 
 MAX_AGE = 600.0  # seconds until a client is rebuilt: certificates and tokens on disk may have been replaced
 CONNECT_TIMEOUT = 5.0
@@ -33,7 +33,7 @@ LONGEST_WAIT = 10.0  # seconds that one call waits for the server's Retry-After 
 
 _REPEATABLE = (429, 500, 502, 503, 504)
 
-log = structlog.get_logger("kube")
+log = get_logger("kube")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

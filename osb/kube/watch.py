@@ -1,10 +1,10 @@
 """A watch: the raw chunked answer of the API server, read as it arrives, as batches of events.
 
-Every event that one read of the socket completed comes in one batch, so that the watcher can pipeline its puts.
-The stream ends by itself, quietly, after 50 to 70 seconds (resuming from a version is cheap, and it bounds how long
-we can be blind), when the server closes it, or when `stop` is set (within a second). Silence past that time, a
-broken line or a reset is Unavailable; an expired version, as a status or as an event, is Gone: list again. Next
-stop of an event: `osb.watch.feed`.
+Every event that one read of the socket completed comes in one batch, so that the watcher can pipeline its
+puts. The stream ends by itself, quietly, after 50 to 70 seconds (resuming from a version is cheap, and it
+bounds how long we can be blind), when the server closes it, or when `stop` is set (within a second). Silence
+past that time, a broken line or a reset is Unavailable; an expired version, as a status or as an event, is
+Gone: list again. Next stop of an event: `osb.watch.feed`.
 """
 
 from __future__ import annotations

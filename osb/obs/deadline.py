@@ -1,9 +1,10 @@
 """How long a reconcile may run, and how it is told to stop (spec/pitfalls.md 37, 40).
 
-`osb.reconcile.handle` opens one `Deadline` per run: `with deadline.use(): ...`. Every call to the API server checks
-it first, so a run that is past its soft limit, was asked to stop or has lost its lease ends before its next write.
-Code that hands work to other threads carries it over with `bound(function)`. A run past its hard limit is not
-listening: the `Watchdog` ends the whole process then (its supervisor restarts it, the key comes back by rescue).
+`osb.reconcile.handle` opens one `Deadline` per run: `with deadline.use(): ...`. Every call to the API server
+checks it first, so a run that is past its soft limit, was asked to stop or has lost its lease ends before its
+next write. Code that hands work to other threads carries it over with `bound(function)`. A run past its hard
+limit is not listening: the `Watchdog` ends the whole process then (its supervisor restarts it, the key comes
+back by rescue).
 """
 
 from __future__ import annotations
