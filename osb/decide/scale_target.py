@@ -50,7 +50,7 @@ def target(
 
 
 def _demand(pool: PoolSpec, per_second: float, lead: float | None) -> int:
-    """Pods used up while a new one gets ready, plus headroom. Rounding noise of a float does not add a pod."""
+    """Pods used up while a new one gets ready, plus headroom. Float noise does not add a pod."""
     if pool.sizing.demand is None or per_second <= 0:
         return 0
     seconds = UNKNOWN_LEAD if lead is None else lead

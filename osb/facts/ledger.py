@@ -51,3 +51,4 @@ class LedgerEntry:
 
 
 NO_ENTRIES: Mapping[str, LedgerEntry] = MappingProxyType({})
+"""The ledger of a pool without entries (not a default of a dataclass field: it has no hash)."""

@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 
 from osb.api.batchsandbox import BoxSpec
 from osb.api.pool import PoolSpec
 from osb.facts.ledger import LedgerEntry
 from osb.facts.pod import PodFact
-
-NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +45,8 @@ class ServeView:
     revision: str
     waiting: Sequence[WaitingBox] = ()
     available: Sequence[PodFact] = ()
-    counts: Mapping[str, int] = NO_NUMBERS
-    held_by_tenant: Mapping[str, int] = NO_NUMBERS
+    counts: Mapping[str, int] = field(default_factory=dict)
+    held_by_tenant: Mapping[str, int] = field(default_factory=dict)
     held_for_ever: int = 0
     line: int = 0
     ledger_ready: bool = True
@@ -75,7 +71,7 @@ class Memory:
     `create_failed_ms`, `create_error`: refused creates in a row, the last refusal, its words.
       `granted_per_second`,
     `lead_seconds`: demand over the sizing window, and the median create-to-Ready time (None = unknown).
-    `doomed`: pods a DELETE was already sent for, by name.
+    `recycle_errors`: pods whose recycling last failed, and why.
     """
 
     stuck_replaced: int = 0
@@ -85,8 +81,7 @@ class Memory:
     create_error: str = ""
     granted_per_second: float = 0.0
     lead_seconds: float | None = None
-    recycle_errors: Mapping[str, str] = NO_TEXTS
-    rejected_for_good: str = ""
+    recycle_errors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +106,7 @@ class PoolView:
     pods: Mapping[str, PodFact]
     entries: Mapping[str, LedgerEntry]
     names: Iterable[str]
-    since: Mapping[str, int] = NO_NUMBERS
+    since: Mapping[str, int] = field(default_factory=dict)
     boxes: Mapping[str, BoxSpec] = field(default_factory=dict)
     waiting: Sequence[WaitingBox] = ()
     ledger_ready: bool = True
