@@ -25,12 +25,16 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """DELETE with preconditions; 404 is success. `version` "" = by UID only (a held or non-pooled pod)."""
+    """DELETE with preconditions; 404 is success. `version` "" = by UID only (a held or non-pooled pod).
+
+    `grace` 0 forces a pod off a node that does not answer; None leaves the pod's own grace period.
+    """
 
     name: str
     uid: str
     version: str = ""
     why: str = ""
+    grace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,24 @@ class Remember:
     """Keep these members of the pool's `Memory` (osb.facts.poolview) for the next pass; None forgets one."""
 
     values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignPool:
+    """Choose a pool for a sandbox with poolRef `*` (`osb.decide.assign`) and patch it; ends the pass."""
+
+    profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishEndpoints:
+    """Write the endpoints annotation: before the status, or after it when a phase must be seen first.
+
+    A client takes an address without a phase for a running sandbox (spec/clients.md 4, 5).
+    """
+
+    addresses: tuple[str, ...]
+    after_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
