@@ -104,9 +104,9 @@ def wants(box: BoxSpec, pool_uid: str = "", *, dead: Collection[str] = NOBODY) -
 def missing(box: BoxSpec, pool_uid: str = "", *, dead: Collection[str] = NOBODY) -> tuple[int, ...]:
     """Slots without a pod, whether or not the sandbox stands in the line.
 
-    `pool_uid` is the UID of the living pool ("" = unknown): a record of another UID has lost all its pods. `dead`
-    are names of recorded pods that are known to be gone or terminal. A slot given back on purpose or given up
-    (`failed`) is not refilled; neither is a delivered one under `lostPodPolicy: Fail`.
+    `pool_uid` is the UID of the living pool ("" = unknown): a record of another UID has lost all its pods.
+    `dead` are names of recorded pods that are known to be gone or terminal. A slot given back on purpose or
+    given up (`failed`) is not refilled; neither is a delivered one under `lostPodPolicy: Fail`.
     """
     recorded_uid = effective_pool(box)[1]
     all_lost = bool(pool_uid and recorded_uid and recorded_uid != pool_uid)

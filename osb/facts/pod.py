@@ -150,7 +150,7 @@ def _conditions(conditions: Sequence[Raw] | None) -> tuple[bool, int, int, bool,
     for item in conditions or ():
         at = item.get("lastTransitionTime") or ""
         newest = max(newest, at)
-        kind = item["type"]
+        kind = item.get("type")
         if kind == "Ready":
             is_ready, since = item.get("status") == "True", ms(at)
         elif kind == "PodScheduled":
@@ -174,14 +174,14 @@ def _waiting(init: Sequence[Raw], regular: Sequence[Raw]) -> tuple[tuple[str, st
     for item in (*init, *regular):
         waiting = (item.get("state") or _NOTHING).get("waiting")
         if waiting is not None:
-            found.append((item["name"], waiting.get("reason") or ""))
+            found.append((item.get("name") or "", waiting.get("reason") or ""))
     return tuple(found)
 
 
 def _container_ids(regular: Sequence[Raw]) -> tuple[tuple[str, str, bool], ...]:
     return tuple(
         (
-            item["name"],
+            item.get("name") or "",
             item.get("containerID") or "",
             (item.get("state") or _NOTHING).get("running") is not None,
         )
