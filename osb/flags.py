@@ -20,7 +20,7 @@ Type = Literal["text", "bool", "int", "float", "duration", "list", "concurrency"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """`field` is the name in `Settings`, "" when the flag is accepted for the reference's sake and has no effect.
+    """`field` is the name in `Settings`, "" for a flag of the reference that has no effect here.
 
     `low` is the smallest value of a number; `secret` values are masked wherever settings are shown.
     """

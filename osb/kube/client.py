@@ -50,7 +50,7 @@ class Kube(Reads, Writes, Watches):
 
 
 def connect(settings: Settings, *, pool: int = 16, limited: bool = True) -> Kube:
-    """A client for the configured cluster. `limited=False` leaves out the client-side budget (the Lease's client).
+    """A client for the configured cluster. `limited=False` leaves out our own limit (for the Lease).
 
     Raises ConfigError at the first call, not here, when no cluster is configured.
     """

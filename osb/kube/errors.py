@@ -1,4 +1,4 @@
-"""API answers, and missing answers, to our error family (`osb.errors`): callers catch by meaning, never by number.
+"""API answers, and missing answers, to our errors (`osb.errors`): callers catch by meaning, never by number.
 
 The one distinction that everything else rests on is `definite` (spec/protocols.md, Words): True when it is
 certain that the write did not happen. That is so for every 4xx answer and for a connection that was never

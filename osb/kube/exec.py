@@ -49,7 +49,7 @@ def run(
     *,
     timeout: float = 10.0,
 ) -> ExecResult:
-    """Run `command` to its end. Raises NotFound, Refused, ... for the call, Unavailable past `timeout` seconds."""
+    """Run `command` to its end. Raises NotFound, Refused, ...; Unavailable past `timeout` seconds."""
     deadline.check()
     what = f"exec in pod {namespace}/{pod} container {container}"
     query = [("container", container), ("stdout", "true"), ("stderr", "true")]

@@ -124,7 +124,7 @@ def _selectors(labels: str, fields: str, token: str) -> dict[str, str]:
 
 
 def _named(items: list[dict[str, Any]], api_version: str, kind: str) -> list[dict[str, Any]]:
-    """List items of built-in kinds come without kind and apiVersion; events and gets have them. Make them equal."""
+    """List items of built-in kinds come without kind and apiVersion; gets and events have them."""
     for item in items:
         item.setdefault("apiVersion", api_version)
         item.setdefault("kind", kind)

@@ -27,7 +27,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str = "", sub: str = "") -> str:
-        """The URL path; without a namespace all namespaces. Names are quoted: they may come from annotations."""
+        """The URL path; no namespace = all. Names are quoted: they may come from annotations."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace:
             root += f"/namespaces/{quote(namespace, safe='')}"

@@ -19,9 +19,7 @@ from osb.config import Settings
 from osb.errors import ConfigError, Unavailable
 from osb.obs.log import get_logger
 
-USER_AGENT = (
-    "sandbox-k8s-controller/1.0"  # the reference's, so that audit rules and field managers stay the same
-)
+USER_AGENT = "sandbox-k8s-controller/1.0"  # the reference's: audit rules and field managers stay the same
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
@@ -29,7 +27,7 @@ log = get_logger("kube")
 
 
 class _Accepted(urllib3.connection.HTTPSConnection):
-    """A connection whose certificate the kubeconfig says not to check: accepted, without a warning per call."""
+    """A connection whose certificate the kubeconfig says not to check: accepted, no warning per call."""
 
     def connect(self) -> None:
         super().connect()

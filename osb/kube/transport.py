@@ -1,4 +1,4 @@
-"""One wrapper for every call to the API server. Bytes in, bytes out; `read`, `write` and `watch` are built on it.
+"""One wrapper for every call to the API server: bytes in, bytes out. Below `read`, `write` and `watch`.
 
 Each call, in this order: the reconcile's deadline is checked; a Retry-After window of the server is waited
 for; the client-side budget is taken; the token is asked for (it refreshes itself); one request goes out with
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from osb.errors import ApiError, ConfigError, Refused, Throttled, Unavailable
+from osb.errors import ApiError, ConfigError, Throttled, Unavailable
 from osb.kube import errors
 from osb.kube.budget import Budget
 from osb.kube.session import Session
@@ -66,7 +66,7 @@ class _Gate:
 
 
 class Transport:
-    """Thread-safe. Sessions (configuration + connection pool) are made on first use in each process and renewed."""
+    """Thread-safe. Sessions (configuration and pool) are made on first use in each process and renewed."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Transport:
         return self._send(call)
 
     def open(self, call: Call) -> urllib3.BaseHTTPResponse:
-        """Send a GET whose answer is a stream; `call.timeout` is the longest silence. The caller closes it."""
+        """Send a GET whose answer is a stream; `call.timeout` is the longest silence. The caller closes."""
         return self._answer(call, stream=True)
 
     def session(self) -> Session:
@@ -183,7 +183,7 @@ class Transport:
             raise error
 
     def _renew(self, seen: Session | None) -> Session:
-        """A fresh session, unless another thread replaced `seen` already. The old one ends with its last user."""
+        """A fresh session, unless another thread replaced `seen`. The old one ends with its last user."""
         with self._lock:
             same_process = self._pid == os.getpid()
             if self._session is not None and self._session is not seen and same_process:
@@ -210,9 +210,3 @@ def _waited(seconds: float) -> bool:
 
 def _timed_out(error: BaseException) -> bool:
     return isinstance(error.__cause__, ReadTimeoutError | TimeoutError)
-
-
-def refused_rule(error: Refused, *, verbs: str, resource: str, namespace: str) -> str:
-    """The words for a missing permission: which rule to add, where."""
-    where = f"in namespace {namespace}" if namespace else "cluster-wide"
-    return f"{error}; grant verbs {verbs} on {resource} {where}"

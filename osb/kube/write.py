@@ -38,7 +38,7 @@ class Writes:
     def create(
         self, kind: str, namespace: str | None, body: Body, *, timeout: float = WRITE_TIMEOUT
     ) -> dict[str, Any]:
-        """POST. Raises AlreadyExists, Refused, ...; after Unavailable nobody knows: read the object by its name."""
+        """POST. Raises AlreadyExists, Refused, ...; after Unavailable nobody knows: read it by its name."""
         name = _name_of(body)
         call = Call(
             method="POST",

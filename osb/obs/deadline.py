@@ -115,7 +115,7 @@ def bound(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class Watchdog:
-    """Ends the process when a watched run passes its hard limit. One thread; `tick` is its body, for tests."""
+    """Ends the process when a watched run passes its hard limit. One thread; `tick` is its body."""
 
     def __init__(self, leave: Callable[[str], None], *, interval: float = 1.0) -> None:
         self._leave = leave

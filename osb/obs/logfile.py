@@ -38,7 +38,7 @@ class Stream:
 
 
 class RotatedFile:
-    """A file that is renamed to `<stem>-<local time>.log` at `size` bytes; older ones are pruned, maybe gzipped."""
+    """A file that is renamed to `<stem>-<local time>.log` at `size` bytes; older ones are pruned."""
 
     def __init__(self, path: str, *, size: int, keep: int, days: int, compress: bool) -> None:
         self._path = Path(path)
