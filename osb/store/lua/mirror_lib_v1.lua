@@ -15,7 +15,9 @@ end
 
 local function mirror_now()
   local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  local ms = t[1] * 1000 + math.floor(t[2] / 1000)
+  if OSB_CLOCK then ms = tonumber(redis.call('GET', OSB_CLOCK) or ms) end
+  return ms
 end
 
 -- Versions are decimal text without leading zeros: longer is larger, then byte order. Lua numbers would lose digits.
