@@ -1,8 +1,8 @@
 """One HTTP/1.1 exchange with a task executor, over plain asyncio streams.
 
-In: address, method, path, body. Out: status and body. It is strict on purpose, because a pod can run anything on that
-port: one connection per call, no redirects, no compression, a bounded head (16 KiB) and body (1 MiB). The caller
-sets the deadline.
+In: address, method, path, body. Out: status and body. It is strict on purpose, because a pod can run anything
+on that port: one connection per call, no redirects, no compression, a bounded head (16 KiB) and body (1 MiB).
+The caller sets the deadline.
 """
 
 from __future__ import annotations
@@ -29,9 +29,16 @@ def authority(ip: str, port: int) -> str:
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
-def request(ip: str, port: int, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None) -> bytes:
+def request(
+    ip: str, port: int, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None
+) -> bytes:
     """The bytes of one request; the connection is closed after the answer."""
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {authority(ip, port)}", "Connection: close", "User-Agent: osb"]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {authority(ip, port)}",
+        "Connection: close",
+        "User-Agent: osb",
+    ]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
@@ -41,7 +48,9 @@ def request(ip: str, port: int, method: str, path: str, *, headers: Mapping[str,
 async def exchange(
     ip: str, port: int, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None
 ) -> tuple[int, bytes]:
-    """Send one request and read the whole answer. Raises Silence or BadAnswer; never waits less than its caller."""
+    """Send one request and read the whole answer. Raises Silence or BadAnswer; never waits less than its
+    caller.
+    """
     try:
         reader, writer = await asyncio.open_connection(ip, port, limit=HEAD_LIMIT)
     except OSError as error:

@@ -1,12 +1,12 @@
 """Talk to the task executors in the sandboxes' pods: ask for their tasks, set or clear them.
 
-In: addresses, and orders made by `osb.decide.tasks`. Out: one `Answer` per call that was made; a call that did not
-fit into the budget has none. Every call has a deadline of 3 s and every batch a budget, so that a worker's slot
-is never held for long by slow executors (spec/tasks.md 3, 4).
+In: addresses, and orders made by `osb.decide.tasks`. Out: one `Answer` per call that was made; a call that
+did not fit into the budget has none. Every call has a deadline of 3 s and every batch a budget, so that a
+worker's slot is never held for long by slow executors (spec/tasks.md 3, 4).
 
 All calls of a process run in one event loop in a background thread. Measured with 1,000 loopback addresses on
-2 cores: plain asyncio streams 0.10 s, aiohttp 0.20 s and 13 MB more, 64 threads with http.client 0.23 s; and a hung
-executor costs a future here, not a thread.
+2 cores: plain asyncio streams 0.10 s, aiohttp 0.20 s and 13 MB more, 64 threads with http.client 0.23 s; and
+a hung executor costs a future here, not a thread.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class Executors(Protocol):
         """GET the task list of each address. Indexes that the budget (seconds) did not reach are left out."""
 
     def send(self, orders: Sequence[Order], *, check: Check, budget: float) -> dict[int, Answer]:
-        """Carry out orders whose check passes. A refused check is `Answer(ok=False, heard=False)` with the reason;
-        orders that the budget did not reach are left out."""
+        """Carry out orders whose check passes. A refused check is `Answer(ok=False, heard=False)` with the
+        reason; orders that the budget did not reach are left out.
+        """
 
 
 class ExecutorClient:
@@ -90,7 +91,9 @@ class ExecutorClient:
             return {}
         return asyncio.run_coroutine_threadsafe(self._gather(calls, budget), self._loop).result()
 
-    async def _gather(self, calls: dict[int, Coroutine[Any, Any, Answer]], budget: float) -> dict[int, Answer]:
+    async def _gather(
+        self, calls: dict[int, Coroutine[Any, Any, Answer]], budget: float
+    ) -> dict[int, Answer]:
         gate = asyncio.Semaphore(CONCURRENCY)
 
         async def one(call: Coroutine[Any, Any, Answer]) -> Answer:

@@ -1,7 +1,8 @@
 """Generate the tasks of a sandbox from its task template and shard task patches.
 
-In: `spec.taskTemplate`, `spec.shardTaskPatches`, the index. Out: the task in its wire form, or `InvalidInput` for that
-index only: one bad patch stops one task, never the object (spec/tasks.md 1, 8). Next: `osb.decide.tasks`.
+In: `spec.taskTemplate`, `spec.shardTaskPatches`, the index. Out: the task in its wire form, or `InvalidInput`
+for that index only: one bad patch stops one task, never the object (spec/tasks.md 1, 8). Next:
+`osb.decide.tasks`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,7 @@ def generate(
     if index < len(patches):
         patch = patches[index]
         path = f"spec.shardTaskPatches[{index}]"
-        if not isinstance(patch, Mapping | None):
-            raise InvalidInput(path, "must be an object with the member spec")
-        if patch:
-            spec = smp.merge(spec, dict(patch), schema="task")
-            spec = {"spec": _mapping(spec.get("spec"), path)}
+        spec = {"spec": _mapping(smp.merge(spec, patch, "task", at=path).get("spec"), path)}
     process = spec["spec"].get("process")
     if not isinstance(process, Mapping):
         raise InvalidInput(path, "a task needs spec.process; tasks that are pods are not supported")
@@ -77,7 +74,9 @@ def _words(value: object, path: str) -> list[str]:
 
 
 def _env(value: object, path: str) -> list[dict[str, str]]:
-    """Only literal values: an executor cannot resolve `valueFrom`, so it is refused instead of silently dropped."""
+    """Only literal values: an executor cannot resolve `valueFrom`, so it is refused instead of silently
+    dropped.
+    """
     if value is None:
         return []
     if not isinstance(value, list):
@@ -111,3 +110,25 @@ def _timeout(spec: Mapping[str, Any], process: Mapping[str, Any], path: str) -> 
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidInput(f"{path}.timeoutSeconds", "must be a whole number of seconds")
     return value
+
+
+def generate_all(
+    box: str, replicas: int, *, template: Mapping[str, Any] | None, patches: Sequence[Any] = ()
+) -> dict[int, dict[str, Any] | InvalidInput]:
+    """Every index with its task, or with why it has none."""
+    found: dict[int, dict[str, Any] | InvalidInput] = {}
+    for index in range(replicas):
+        try:
+            found[index] = generate(box, index, template=template, patches=patches)
+        except InvalidInput as error:
+            found[index] = error
+    return found
+
+
+def problems(
+    box: str, replicas: int, *, template: Mapping[str, Any] | None, patches: Sequence[Any] = ()
+) -> tuple[InvalidInput, ...]:
+    """What is wrong with the template and the patches, each once: for a condition, before anything starts."""
+    errors = generate_all(box, min(replicas, len(patches) + 1), template=template, patches=patches).values()
+    unique = {str(error): error for error in errors if isinstance(error, InvalidInput)}
+    return tuple(unique.values())

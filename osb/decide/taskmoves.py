@@ -1,7 +1,7 @@
 """The moves of the task state machine, in the order `osb.decide.tasks.step` makes them. Pure.
 
-In: a `DriveView`. Out: new nodes, events, pods to delete. The state page is `osb.decide.tasknode`; the table is
-spec/tasks.md 5 (required form). Each method looks at all nodes once.
+In: a `DriveView`. Out: new nodes, events, pods to delete. The state page is `osb.decide.tasknode`; the table
+is spec/tasks.md 5 (required form). Each method looks at all nodes once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from osb.decide.plan import EmitEvent, event, names_text
+from osb.decide.taskasks import overdue
 from osb.decide.tasknode import (
     ASSIGNED,
     BY_DELETE,
@@ -29,7 +30,7 @@ from osb.decide.tasknode import (
     index_of,
     task_name,
 )
-from osb.decide.taskview import DELETE, PAUSE, RUN, SILENT_SECONDS, PodDelete, TaskPod, DriveView
+from osb.decide.taskview import DELETE, PAUSE, RUN, DriveView, PodDelete, TaskPod
 from osb.errors import InvalidInput
 
 RESTART_BACKOFF = 3.0
@@ -60,13 +61,14 @@ class Work:
         self.nodes[node.index] = changed
         return changed
 
-    # -- which tasks there are ----------------------------------------------------------------------------------
+    # -- which tasks there are
+    # ----------------------------------------------------------------------------------
 
     def populate(self) -> None:
         """A node for each index; without memory, from the results and from the pods that are there.
 
-        In a sandbox that is going away an unremembered task counts as running on its slot's pod until that pod says
-        otherwise: nothing is assumed from the spec, which may be invalid by now.
+        In a sandbox that is going away an unremembered task counts as running on its slot's pod until that
+        pod says otherwise: nothing is assumed from the spec, which may be invalid by now.
         """
         view = self.view
         for index in range(view.replicas):
@@ -78,7 +80,11 @@ class Work:
                 self.nodes[pod.index] = Node(index=pod.index)
                 self._recall(pod.index)
         for index, node in self.nodes.items():
-            if not node.final and (known := view.results.node(index)) is not None and node.resource == PENDING:
+            if (
+                not node.final
+                and (known := view.results.node(index)) is not None
+                and node.resource == PENDING
+            ):
                 self.nodes[index] = known
         self._report_invalid()
 
@@ -105,10 +111,11 @@ class Work:
             if text or node.error.startswith("invalid task: "):
                 self.change(node, error=text)
 
-    # -- where they run -------------------------------------------------------------------------------------------
+    # -- where they run
+    # -------------------------------------------------------------------------------------------
 
     def rebind(self) -> None:
-        """Follow an IP change of the same pod; drop the binding to a pod that is gone, replaced or terminal."""
+        """Follow an IP change of the same pod; unbind from a pod that is gone or terminal."""
         lost: list[str] = []
         for node in list(self.nodes.values()):
             if not node.bound or node.resource == RELEASED:
@@ -145,7 +152,7 @@ class Work:
             first = self._silent[0]
             self.event(
                 "Warning", "TaskExecutorUnreachable",
-                f"{len(self._silent)} task executor(s) do not answer as they should, first {first.pod}: {first.error}",
+                f"{len(self._silent)} executor(s) do not answer properly, first {first.pod}: {first.error}",
             )  # fmt: skip
 
     def _heard(self, node: Node, answer: Answer) -> Node:
@@ -153,7 +160,11 @@ class Work:
         if answer.ok:
             return self.change(node, asked=now, heard=now, fails=0, error="" if node.fails else node.error)
         changed = self.change(
-            node, asked=now, heard=now if answer.heard else node.heard, fails=node.fails + 1, error=answer.error
+            node,
+            asked=now,
+            heard=now if answer.heard else node.heard,
+            fails=node.fails + 1,
+            error=answer.error,
         )
         if changed.fails == UNREACHABLE_AFTER:
             self._silent.append(changed)
@@ -185,9 +196,18 @@ class Work:
 
     def _vanished(self, node: Node) -> None:
         """It ran, and its executor does not know it any more: start it again, ever more slowly."""
-        wait = min(RESTART_BACKOFF * 2 ** min(node.restarts, 10), LONGEST_RESTART_BACKOFF) if node.restarts else 0.0
+        wait = (
+            min(RESTART_BACKOFF * 2 ** min(node.restarts, 10), LONGEST_RESTART_BACKOFF)
+            if node.restarts
+            else 0.0
+        )
         self.change(
-            node, state="", started=False, sent=0.0, restarts=node.restarts + 1, hold_until=self.view.now + wait
+            node,
+            state="",
+            started=False,
+            sent=0.0,
+            restarts=node.restarts + 1,
+            hold_until=self.view.now + wait,
         )
         name = task_name(self.view.box, node.index)
         self.event(
@@ -196,7 +216,9 @@ class Work:
         )  # fmt: skip
 
     def _gone(self, node: Node, answer: Answer) -> bool:
-        """The executor answered and no longer has it. In a sandbox that goes away no task of ours may be left."""
+        """The executor answered and no longer has it. In a sandbox that goes away no task of ours may be
+        left.
+        """
         if self.view.intent == RUN:
             return answer.find(task_name(self.view.box, node.index)) is None
         return all(index_of(self.view.box, task.name) is None for task in answer.tasks)
@@ -205,10 +227,13 @@ class Work:
         """Released: for good, without a binding. Only the pod's name stays, for the release list."""
         return self.change(node, resource=RELEASED, dirty=dirty, **UNBOUND)
 
-    # -- the intent ---------------------------------------------------------------------------------------------
+    # -- the intent
+    # ---------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Nodes stopped by a pause that is over (failed, or resumed): finished ones stay so, others start anew."""
+        """Nodes stopped by a pause that is over (failed, or resumed): finished ones stay so, others start
+        anew.
+        """
         if self.view.intent == PAUSE:
             return
         for node in list(self.nodes.values()):
@@ -221,10 +246,12 @@ class Work:
             elif node.resource == RELEASED:
                 self.nodes[node.index] = Node(index=node.index, restarts=node.restarts, digest=node.digest)
             else:
-                self.change(node, resource=ASSIGNED, why="", stop_since=0.0, state="", started=False, sent=0.0)
+                self.change(
+                    node, resource=ASSIGNED, why="", stop_since=0.0, state="", started=False, sent=0.0
+                )
 
     def bind(self) -> None:
-        """Bind pending tasks to pods that answered in this pass: where it runs already, else its slot's pod."""
+        """Bind pending tasks to pods that answered now: where it runs already, else its slot's pod."""
         where: dict[str, str] = {}
         for uid, answer in self.view.answers.items():
             for task in answer.tasks if answer.ok else ():
@@ -286,8 +313,8 @@ class Work:
             return True
         self.event(
             "Warning", "PodNotClean",
-            f"Pod {pod.name} runs foreign tasks {names_text(foreign)}; it is deleted and replaced before task "
-            f"{node.index} starts",
+            f"Pod {pod.name} runs foreign tasks {names_text(foreign)}; it is deleted and replaced before "
+            f"task {node.index} starts",
         )  # fmt: skip
         self.unclean.append(PodDelete(name=pod.name, uid=pod.uid, why="it runs foreign tasks"))
         return False
@@ -317,18 +344,23 @@ class Work:
         pods = [pod for pod in self.view.pods.values() if pod.index == index]
         return min(pods, key=lambda p: (not p.usable, p.over, not p.ready, p.uid), default=None)
 
-    # -- stopping and releasing ---------------------------------------------------------------------------------
+    # -- stopping and releasing
+    # ---------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Mark what must end: everything (delete, pause), indexes cut by a scale-in, finished ones under Release."""
+        """Mark what must end: everything (delete, pause), indexes cut by a scale-in, finished ones under
+        Release.
+        """
         for node in list(self.nodes.values()):
             why = self._stop_reason(node)
             if not why or node.resource in (RELEASING, RELEASED):
                 continue
-            node = self.change(node, resource=RELEASING, why=why, stop_since=self.view.began, fails=0)
+            node = self.change(node, resource=RELEASING, why=why, stop_since=self.view.began)
             untouched = not (node.tried or node.started or node.final)
             answer = self.view.answers.get(node.pod_uid)
-            if not node.bound or (untouched and answer is not None and answer.ok and self._gone(node, answer)):
+            if not node.bound or (
+                untouched and answer is not None and answer.ok and self._gone(node, answer)
+            ):
                 self._over(node)
 
     def _stop_reason(self, node: Node) -> str:
@@ -345,7 +377,9 @@ class Work:
             if node.resource != RELEASING or not overdue(node, self.view.now, self.view.stop_timeout):
                 continue
             late.append(node.pod)
-            self.given_up.append(PodDelete(name=node.pod, uid=node.pod_uid, why="its task could not be stopped"))
+            self.given_up.append(
+                PodDelete(name=node.pod, uid=node.pod_uid, why="its task could not be stopped")
+            )
             self._over(node, dirty=True)
         if late:
             what = "go on with the pause" if self.view.intent == PAUSE else "the pods are deleted"
@@ -355,16 +389,7 @@ class Work:
             )  # fmt: skip
 
     def may_clear(self, node: Node, answer: Answer) -> bool:
-        """`[]` stops whatever runs in the pod: never sent to a pool pod where only foreign tasks are listed."""
+        """`[]` stops whatever runs there: never sent to a pool pod that lists foreign tasks only."""
         if not self.view.pooled or not answer.ok or not answer.tasks:
             return True
         return any(index_of(self.view.box, task.name) is not None for task in answer.tasks)
-
-
-def overdue(node: Node, now: float, stop_timeout: float) -> bool:
-    """True when a releasing node passed its stop deadline (it need not be asked again)."""
-    if node.resource != RELEASING:
-        return False
-    if now - node.stop_since >= stop_timeout:
-        return True
-    return node.fails >= 2 and now - max(node.stop_since, node.heard) >= SILENT_SECONDS

@@ -1,8 +1,9 @@
 """`Node`: what the controller remembers about one task; `Answer`: what its executor said. Pure data.
 
 In: nothing. Out: the types that `osb.decide.tasks` (the transition), `osb.apply.tasks` (the client) and
-`osb.reconcile.tasks` (the pass) share. Nodes are kept in Redis per sandbox UID (`osb.store.taskstate`); a lost node
-is derived again from what the executors report and from the `task-results` annotation (spec/tasks.md 7).
+`osb.reconcile.tasks` (the pass) share. Nodes are kept in Redis per sandbox UID (`osb.store.taskstate`); a
+lost node is derived again from what the executors report and from the `task-results` annotation
+(spec/tasks.md 7).
 
 =========  ==========================================================================================
 resource   meaning
@@ -44,7 +45,9 @@ BY_RESULT = "result"
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, kw_only=True, omit_defaults=True):
-    """One task. Times are seconds since the epoch, 0 = never. New members go at the end (array form in Redis)."""
+    """One task. Times are seconds since the epoch, 0 = never. New members go at the end (array form in
+    Redis).
+    """
 
     index: int
     resource: str = PENDING
@@ -65,7 +68,6 @@ class Node(msgspec.Struct, frozen=True, array_like=True, kw_only=True, omit_defa
     hold_until: float = 0.0  # do not start it before (back-off)
     restarts: int = 0
     dirty: bool = False  # given up at its stop deadline: its process may still run
-    persisted: bool = False  # its result is in the task-results annotation
     error: str = ""
     tried: float = 0.0  # last start call, answered or not: a late one may still land
     refusals: int = 0  # start calls in a row that the executor refused
@@ -95,8 +97,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one call. `ok`: HTTP 200 with a valid list; otherwise `error` says what happened.
 
-    `heard` is True whenever the executor spoke at all, 500 and garbage included; a refused or timed-out call is
-    silence (spec/tasks.md 6: the two stop deadlines).
+    `heard` is True whenever the executor spoke at all, 500 and garbage included; a refused or timed-out call
+    is silence (spec/tasks.md 6: the two stop deadlines).
     """
 
     ok: bool
@@ -134,7 +136,13 @@ def task_name(box: str, index: int) -> str:
 def index_of(box: str, name: str) -> int | None:
     """The index of a task of this sandbox, None for a foreign name (`b-1-0` is foreign to `b`)."""
     prefix, dash, digits = name.rpartition("-")
-    if not dash or prefix != box or not digits.isascii() or not digits.isdigit() or str(int(digits)) != digits:
+    if (
+        not dash
+        or prefix != box
+        or not digits.isascii()
+        or not digits.isdigit()
+        or str(int(digits)) != digits
+    ):
         return None
     return int(digits)
 
@@ -189,8 +197,9 @@ def _state(raw: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def tally(nodes: Iterable[Node]) -> TaskCounters:
-    """Count nodes: a final result first, then pending, then by state. Assigned and never seen is unknown, and so is
-    a pending task whose executor was asked three times in vain: nothing is left out of the sum."""
+    """Count nodes: a final result first, then pending, then by state. Assigned and never seen is unknown, and
+    so is a pending task whose executor was asked three times in vain: nothing is left out of the sum.
+    """
     counts = {RUNNING: 0, SUCCEED: 0, FAILED: 0, UNKNOWN: 0, PENDING: 0}
     for node in nodes:
         if node.final:

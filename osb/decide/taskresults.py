@@ -1,8 +1,8 @@
 """The `task-results` annotation: final results by index, so that no finished task ever runs again.
 
 In: its text (users can edit it) or finished nodes. Out: `Results` and the text. Shape (spec/additions.md 3):
-`{"v":1,"ok":"0-41,43","failed":{"42":[137,"TaskTimeout"]},"failedMore":"44-90"}`; at most 200 failures in detail,
-the rest as ranges, so that the annotation stays small for thousands of tasks.
+`{"v":1,"ok":"0-41,43","failed":{"42":[137,"TaskTimeout"]},"failedMore":"44-90"}`; at most 200 failures in
+detail, the rest as ranges, so that the annotation stays small for thousands of tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from osb.decide.tasknode import FAILED, SUCCEED, Node
+from osb.decide.tasknode import COMPLETED, FAILED, SUCCEED, Node
 
 DETAILED = 200
 LARGEST_INDEX = 100_000
@@ -33,18 +33,16 @@ class Results:
         return index in self.ok or index in self.failed
 
     def indexes(self) -> frozenset[int]:
-        """Tasks that are over: under policy Release their owned pod is gone for good and is not made again."""
+        """Tasks that are over: under policy Release their owned pod is not made again."""
         return self.ok | frozenset(self.failed)
 
     def node(self, index: int) -> Node | None:
         """The finished node of `index` as recovery takes it, None when it has no result."""
         if index in self.ok:
-            return Node(index=index, resource="completed", state=SUCCEED, persisted=True)
+            return Node(index=index, resource=COMPLETED, state=SUCCEED)
         if index in self.failed:
             code, reason = self.failed[index]
-            return Node(
-                index=index, resource="completed", state=FAILED, exit_code=code, reason=reason, persisted=True
-            )
+            return Node(index=index, resource=COMPLETED, state=FAILED, exit_code=code, reason=reason)
         return None
 
     def plus(self, nodes: Iterable[Node]) -> Results:
@@ -73,13 +71,15 @@ class Results:
 
 
 def parse(text: str | None) -> Results:
-    """Never raises. Nonsense is `readable=False`; unknown members and a later version's extras are ignored."""
+    """Never raises. Nonsense is `readable=False`; members of later versions are ignored."""
     if not text:
         return Results()
     try:
         body = orjson.loads(text)
         ok = frozenset(indexes(body.get("ok", "")))
-        failed = {int(i): _detail(v) for i, v in (body.get("failed") or {}).items() if 0 <= int(i) < LARGEST_INDEX}
+        failed = {
+            int(i): _detail(v) for i, v in (body.get("failed") or {}).items() if 0 <= int(i) < LARGEST_INDEX
+        }
         for index in indexes(body.get("failedMore", "")):
             failed.setdefault(index, (UNKNOWN_CODE, ""))
     except (ValueError, TypeError, AttributeError):
@@ -105,7 +105,7 @@ def ranges(values: Iterable[int]) -> str:
 
 
 def indexes(text: str) -> list[int]:
-    """The numbers of `0-41,43`. Raises ValueError for anything else, and for more than we would ever write."""
+    """The numbers of `0-41,43`. Raises ValueError for anything else, and for too many."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")

@@ -1,29 +1,32 @@
-"""Drive the tasks of one sandbox: which call to make, what is over, what to release, when to look again. Pure.
+"""Drive the tasks of one sandbox: what to call, what is over, what to release, when to look again. Pure.
 
-In: a `DriveView`. Out: a `Step`, carried out by `osb.reconcile.tasks`; `settle` then folds the answers to its calls into
-the nodes. The rules are spec/tasks.md 4 to 9 in their required form:
+In: a `DriveView`. Out: a `Step`, carried out by `osb.reconcile.tasks`; `settle` then folds the answers to its
+calls into the nodes. The rules are spec/tasks.md 4 to 9 in their required form:
 
-* Task i belongs to the pod of slot i, bound by UID. A pod is bound only after it answered in this very pass, and a task
-  that already runs on another pod of the sandbox is left where it runs.
+* Task i belongs to the pod of slot i, bound by UID. A pod is bound only after it answered in this very pass,
+  and a task that already runs on another pod of the sandbox is left where it runs.
 * A final result is latched for good; a released node is never called again.
-* Released means: the executor answered and no longer lists the task, or the pod is gone, or the stop deadline passed
-  (then the pod is given back for deletion). A failed call proves nothing.
+* Released means: the executor answered and no longer lists the task, or the pod is gone, or the stop deadline
+  passed (then the pod is given back for deletion). A failed call proves nothing.
 * Results are durable before the executor is told to forget them.
-* The intent (run, pause, delete) comes from the object, never from memory, so that a restart cannot start tasks
-  in a sandbox that is going away.
+* The intent (run, pause, delete) comes from the object, never from memory, so that a restart cannot start
+  tasks in a sandbox that is going away.
 
-A running task keeps the template it was started with; a task that must be started again (its pod was lost) gets the
-template as it is then.
+A running task keeps the template it was started with; a task that must be started again (its pod was lost)
+gets the template as it is then.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
 
 import orjson
+from msgspec.structs import replace
 
+from osb.api import names
+from osb.api.batchsandbox import BoxSpec
+from osb.decide import taskresults
 from osb.decide.taskmoves import Work
 from osb.decide.tasknode import (
     ASSIGNED,
@@ -43,8 +46,8 @@ from osb.decide.tasknode import (
     task_name,
 )
 from osb.decide.taskresults import Results
-from osb.decide.taskview import DELETE, HOLD, PAUSE, RUN, Call, PodDelete, Step, DriveView
-from osb.errors import InvalidInput
+from osb.decide.taskview import DELETE, HOLD, PAUSE, RUN, Call, DriveView, PodDelete, Step
+from osb.facts.boxview import TaskView
 
 KEEP_ALIVE = 30.0
 POLL = 3.0
@@ -66,11 +69,9 @@ def step(view: DriveView) -> Step:
         work.bind()
     work.stop()
     work.release()
+    give, force = _given(view, work.nodes)
     nodes = _drop_cut(view, work.nodes)
     results = _results(view, nodes)
-    if results is not None:
-        nodes = {i: _persisted(node) for i, node in nodes.items()}
-    give, force = _given(view, nodes)
     calls = tuple(_calls(view, nodes, work, results is not None))
     nodes = _with_digests(view, nodes, work)
     return Step(
@@ -88,24 +89,24 @@ def step(view: DriveView) -> Step:
     )
 
 
-def _persisted(node: Node) -> Node:
-    return _with(node, persisted=True) if node.final and not node.persisted else node
-
-
-def _with(node: Node, **changes: Any) -> Node:
-    from msgspec.structs import replace
-
-    return replace(node, **changes)
-
-
 def _drop_cut(view: DriveView, nodes: Mapping[int, Node]) -> dict[int, Node]:
-    """Without the nodes beyond replicas that are over: their tasks are stopped, their results no longer count."""
-    keep = view.intent != RUN
-    return {i: n for i, n in nodes.items() if keep or i < view.replicas or n.resource != RELEASED}
+    """Without the nodes beyond replicas that are over: their tasks are stopped, their results no longer
+    count.
+    """
+    if view.intent != RUN:
+        return dict(nodes)
+    return {i: n for i, n in nodes.items() if i < view.replicas or n.resource != RELEASED or _owed(view, n)}
+
+
+def _owed(view: DriveView, node: Node) -> bool:
+    """Given up, and its pod not yet on the release list."""
+    return view.pooled and node.dirty and node.pod in view.recorded and node.pod not in view.given
 
 
 def _results(view: DriveView, nodes: Mapping[int, Node]) -> Results | None:
-    """Results to write now: where the executor is about to forget them, or the pod is gone. Not while deleting."""
+    """Results to write now: where the executor is about to forget them, or the pod is gone. Not while
+    deleting.
+    """
     if view.intent == DELETE:
         return None
     new = [
@@ -120,7 +121,7 @@ def _results(view: DriveView, nodes: Mapping[int, Node]) -> Results | None:
 
 
 def _given(view: DriveView, nodes: Mapping[int, Node]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names to add to alloc-release, and to its `force`: only pods of the record, never because of a pause."""
+    """Names to add to alloc-release and its `force`: only pods of the record, never for a pause."""
     if not view.pooled:
         return (), ()
     over = [n for n in nodes.values() if n.resource == RELEASED and n.pod in view.recorded]
@@ -168,7 +169,7 @@ def _with_digests(view: DriveView, nodes: Mapping[int, Node], work: Work) -> dic
         if node.digest and node.digest != digest and (node.started or node.final):
             changed.append(index)
         if node.digest != digest:
-            found[index] = _with(node, digest=digest)
+            found[index] = replace(node, digest=digest)
     if changed:
         shown = ", ".join(map(str, changed[:10]))
         work.event(
@@ -190,7 +191,9 @@ def _deletes(view: DriveView, nodes: Mapping[int, Node], work: Work) -> Iterable
     for pod in view.pods.values():
         node = nodes.get(pod.index)
         if node is not None and node.resource == RELEASED and node.why == BY_RESULT and not pod.over:
-            yield PodDelete(name=pod.name, uid=pod.uid, why=f"task {pod.index} is over and the policy is Release")
+            yield PodDelete(
+                name=pod.name, uid=pod.uid, why=f"task {pod.index} is over and the policy is Release"
+            )
 
 
 def _again(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
@@ -200,9 +203,10 @@ def _again(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
         return _again_stopping(view, nodes)
     if all(n.resource == RELEASED for n in nodes.values()):
         return None
-    if all(n.final for n in nodes.values()):
-        return POLL_SETTLED
-    return POLL if view.pods else POLL_SETTLED
+    open_ = (n for n in nodes.values() if not n.final)
+    if view.pods and any(isinstance(view.tasks.get(n.index), Mapping) for n in open_):
+        return POLL
+    return POLL_SETTLED
 
 
 def _again_stopping(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
@@ -212,7 +216,8 @@ def _again_stopping(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
     return POLL_STOPPING if view.now - max(waiting) < 2 * POLL else POLL
 
 
-# -- after the calls ---------------------------------------------------------------------------------------------
+# -- after the calls
+# ---------------------------------------------------------------------------------------------
 
 
 def settle(
@@ -226,7 +231,7 @@ def settle(
             continue
         node = found[call.index]
         if call.task is None:
-            found[call.index] = node if answer.ok else _with(node, error=answer.error)
+            found[call.index] = node if answer.ok else replace(node, error=answer.error)
         else:
             found[call.index] = _started(box, node, answer=answer, now=now)
     return found
@@ -236,43 +241,57 @@ def _started(box: str, node: Node, *, answer: Answer, now: float) -> Node:
     if not answer.ok:
         refusals = node.refusals + 1
         wait = min(POLL * 2 ** min(refusals, 6), LONGEST_BACKOFF) if answer.heard else 0.0
-        return _with(node, tried=now, refusals=refusals, hold_until=now + wait, error=answer.error)
+        return replace(node, tried=now, refusals=refusals, hold_until=now + wait, error=answer.error)
     seen = answer.find(task_name(box, node.index))
-    node = _with(node, tried=now, sent=now, refusals=0, error="", started=True)
+    node = replace(node, tried=now, sent=now, refusals=0, error="", started=True)
     if seen is None or node.final:
         return node
     if seen.state in FINAL:
-        return _with(
+        return replace(
             node, resource=COMPLETED, state=seen.state, exit_code=seen.exit_code, reason=seen.reason,
             finished_at=seen.finished_at,
         )  # fmt: skip
-    return _with(node, state=seen.state)
+    return replace(node, state=seen.state)
 
 
-# -- for the status of the sandbox -------------------------------------------------------------------------------
+# -- for the status of the sandbox
+# -------------------------------------------------------------------------------
 
 
-class _Box(Protocol):
-    @property
-    def replicas(self) -> int: ...
-
-    @property
-    def phase(self) -> str: ...
-
-
-def counters(states: Iterable[Node], spec: _Box, *, results: Results | None = None) -> TaskCounters:
+def counters(states: Iterable[Node], spec: BoxSpec) -> TaskCounters:
     """The five counters of a sandbox, from its nodes (`store.tasks`) and its `task-results` annotation.
 
-    An index without a node counts by its result, else as pending: so a new sandbox starts with all pending. While the
-    phase is Paused only finished tasks count.
+    An index without a node counts by its result, else as pending: so a new sandbox starts with all pending.
+    While the phase is Paused only finished tasks count.
     """
-    known = results if results is not None else Results()
-    if spec.phase == "Paused":
+    known = results_of(spec)
+    if spec.phase == names.PAUSED:
         return paused_counters(known, states)
     nodes = {node.index: node for node in states}
     return tally(
         nodes.get(i) or known.node(i) or Node(index=i, resource=PENDING) for i in range(spec.replicas)
     )
+
+
+def summary(states: Iterable[Node], spec: BoxSpec) -> TaskView:
+    """What the sandbox's own pass must know: counters, whether a pause may go on, and the slots that are
+    over.
+
+    `done` are the slots given back for good under policy Release: no pod is made or wanted for them again.
+    """
+    nodes = list(states)
+    count = counters(nodes, spec)
+    done = results_of(spec).indexes() if spec.release_when_completed else frozenset()
+    return TaskView(
+        counts=(count.running, count.succeed, count.failed, count.unknown, count.pending),
+        stopped=spec.task_template is None or all_stopped(nodes, spec.replicas),
+        done=frozenset(i for i in done if i < spec.replicas),
+    )
+
+
+def results_of(spec: BoxSpec) -> Results:
+    """The results in the sandbox's annotation; none when it cannot be read."""
+    return taskresults.parse(spec.annotations.get(names.TASK_RESULTS))
 
 
 def paused_counters(results: Results, states: Iterable[Node] = ()) -> TaskCounters:
@@ -285,7 +304,3 @@ def all_stopped(states: Iterable[Node], replicas: int) -> bool:
     """True when every task of the sandbox is released: a pause may take its snapshot."""
     nodes = [node for node in states if node.index < replicas]
     return len(nodes) >= replicas and all(node.resource == RELEASED for node in nodes)
-
-
-def problems(tasks: Mapping[int, Mapping[str, Any] | InvalidInput]) -> tuple[InvalidInput, ...]:
-    return tuple(task for task in tasks.values() if isinstance(task, InvalidInput))

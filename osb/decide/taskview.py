@@ -25,7 +25,8 @@ SILENT_SECONDS = 8.0  # stop deadline of an executor that answers nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPod:
-    """A pod of the sandbox that exists now, with its slot. `usable`: has an IP, not terminating, not terminal.
+    """A pod of the sandbox that exists now, with its slot. `usable`: has an IP, not terminating, not
+    terminal.
 
     `over`: terminal, so no process of it is left.
     """
@@ -43,8 +44,9 @@ class TaskPod:
 class DriveView:
     """`answers` are by pod UID and only of this pass. `nodes` are what Redis knew, possibly nothing.
 
-    `tasks` holds the generated task of each index or why there is none. `recorded` and `given` are the pod names of
-    alloc-status and alloc-release. `began` is when the pass began, `now` when the answers were in (seconds).
+    `tasks` holds the generated task of each index or why there is none. `recorded` and `given` are the pod
+    names of alloc-status and alloc-release. `began` is when the pass began, `now` when the answers were in
+    (seconds).
     """
 
     box: str
@@ -85,9 +87,10 @@ class PodDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one pass does, in this order: store `nodes`, patch `results`, `give` and `force` into the annotations,
-    make `calls`, `delete` pods, remove the finalizer when `finished`, look again after `again` seconds (None = when
-    something happens)."""
+    """What one pass does, in this order: store `nodes`, patch `results`, `give` and `force` into the
+    annotations, make `calls`, `delete` pods, remove the finalizer when `finished`, look again after `again`
+    seconds (None = when something happens).
+    """
 
     nodes: Mapping[int, Node]
     counters: TaskCounters
