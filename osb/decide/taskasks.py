@@ -1,6 +1,6 @@
 """Whom to ask in a pass, and who is past its stop deadline. Pure.
 
-In: a `DriveView` without answers. Out: pod UIDs in the order to ask. Next: `osb.decide.tasks`, with the answers.
+In: a `DriveView` without answers. Out: pod UIDs in the order to ask. Next: `osb.decide.tasks`.
 """
 
 from __future__ import annotations
@@ -58,4 +58,5 @@ def _quiet(view: DriveView, node: Node) -> bool:
     """A silent executor is left alone for a while: 3 s doubling to 30 s."""
     if node.fails < UNREACHABLE_AFTER:
         return False
-    return view.now - node.asked < min(3.0 * 2 ** (node.fails - UNREACHABLE_AFTER + 1), 30.0)
+    doubled: float = 3.0 * 2 ** min(node.fails - UNREACHABLE_AFTER + 1, 5)
+    return view.now - node.asked < min(doubled, 30.0)

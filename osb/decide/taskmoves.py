@@ -262,11 +262,11 @@ class Work:
             if not n.bound and n.index < self.view.replicas and n.resource in (PENDING, COMPLETED)
         ]  # fmt: skip
         for node in list(waiting):
-            uid = where.get(task_name(self.view.box, node.index))
-            if uid is not None and uid not in taken and uid in self.view.pods:
-                taken.add(uid)
+            there = self.view.pods.get(where.get(task_name(self.view.box, node.index), ""))
+            if there is not None and there.usable and there.uid not in taken:
+                taken.add(there.uid)
                 waiting.remove(node)
-                self._bind(node, self.view.pods[uid])
+                self._bind(node, there)
         self._bind_new([n for n in waiting if n.resource == PENDING], taken)
 
     def _bind_new(self, waiting: list[Node], taken: set[str]) -> None:

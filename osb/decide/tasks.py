@@ -47,7 +47,7 @@ from osb.decide.tasknode import (
 )
 from osb.decide.taskresults import Results
 from osb.decide.taskview import DELETE, HOLD, PAUSE, RUN, Call, DriveView, PodDelete, Step
-from osb.facts.boxview import TaskView
+from osb.facts.boxview import TaskSummary
 
 KEEP_ALIVE = 30.0
 POLL = 3.0
@@ -139,7 +139,7 @@ def _calls(view: DriveView, nodes: Mapping[int, Node], work: Work, writing: bool
             continue
         if node.resource == ASSIGNED and view.intent == RUN and answer.ok:
             task = view.tasks.get(index)
-            if isinstance(task, Mapping) and _due(view, node, answer):
+            if isinstance(task, Mapping) and view.pods[node.pod_uid].usable and _due(view, node, answer):
                 yield Call(index=index, pod=node.pod, pod_uid=node.pod_uid, ip=node.ip, task=task)
         elif node.resource == RELEASING and answer.heard and work.may_clear(node, answer):
             needs = writing and node.why in (BY_RESULT, BY_PAUSE) and node.final
@@ -273,19 +273,21 @@ def counters(states: Iterable[Node], spec: BoxSpec) -> TaskCounters:
     )
 
 
-def summary(states: Iterable[Node], spec: BoxSpec) -> TaskView:
+def summary(states: Iterable[Node], spec: BoxSpec) -> TaskSummary:
     """What the sandbox's own pass must know: counters, whether a pause may go on, and the slots that are
     over.
 
     `done` are the slots given back for good under policy Release: no pod is made or wanted for them again.
+    `busy` are the slots whose pod still has a task.
     """
     nodes = list(states)
     count = counters(nodes, spec)
     done = results_of(spec).indexes() if spec.release_when_completed else frozenset()
-    return TaskView(
+    return TaskSummary(
         counts=(count.running, count.succeed, count.failed, count.unknown, count.pending),
         stopped=spec.task_template is None or all_stopped(nodes, spec.replicas),
         done=frozenset(i for i in done if i < spec.replicas),
+        busy=frozenset(node.index for node in nodes if node.bound and node.resource != RELEASED),
     )
 
 

@@ -26,7 +26,7 @@ from osb.apply.pods import delete_pod
 from osb.apply.taskrecord import Wanted, live_box, write_record
 from osb.apply.tasks import Executors, Order, shared
 from osb.decide import tasks
-from osb.decide.plan import names_text
+from osb.decide.plan import EventType, names_text
 from osb.decide.taskasks import asks
 from osb.decide.taskgen import generate_all
 from osb.decide.tasknode import Answer, Node
@@ -244,7 +244,7 @@ class _Pass:
         for told in step.events:
             self._event(told.type, told.reason, told.message)
 
-    def _event(self, type: str, reason: str, message: str) -> None:
+    def _event(self, type: EventType, reason: str, message: str) -> None:
         self.hand.events.emit(self.obj, type, reason, message)
 
     def _outcome(self, step: Step, after: Mapping[int, Node], calls: int) -> Outcome:
