@@ -206,6 +206,8 @@ Action = (
     | DeleteObject
     | EmitEvent
     | Remember
+    | AssignPool
+    | PublishEndpoints
     | Wake
 )
 
