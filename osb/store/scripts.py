@@ -72,7 +72,7 @@ def names() -> tuple[str, ...]:
 
 
 class Scripts:
-    """The scripts of one connection. `clock_key` is for tests only: a Redis key whose ms are added to Redis'
+    """The scripts of one connection. `clock_key` is for tests only: a Redis key whose ms stand for Redis'
     clock.
     """
 

@@ -25,7 +25,7 @@ local function q_now()
   if not q_ms then
     local t = redis.call('TIME')
     q_ms = t[1] * 1000 + math.floor(t[2] / 1000)
-    if OSB_CLOCK then q_ms = q_ms + (tonumber(redis.call('GET', OSB_CLOCK)) or 0) end
+    if OSB_CLOCK then q_ms = tonumber(redis.call('GET', OSB_CLOCK) or q_ms) end
   end
   return q_ms
 end
