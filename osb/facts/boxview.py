@@ -18,7 +18,6 @@ from osb.api.batchsandbox import BoxSpec
 from osb.facts.pod import PodFact
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """Why a pooled sandbox misses pods, as the pool side sees it.
@@ -39,15 +38,16 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskView:
-    """What the task side knows. `stopped`: every task is released. `done`: slots completed and given back.
-
-    `counts` are the five status counters in the order running, succeed, failed, unknown, pending.
+class TaskSummary:
+    """What the task side knows. `counts` are the five status counters in the order running, succeed, failed,
+    unknown, pending. `stopped`: no task runs any more. `done`: slots completed and given back. `busy`: slots
+    whose task is not released yet, so that their pods may not be removed by a scale-down.
     """
 
     counts: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     stopped: bool = False
     done: frozenset[int] = frozenset()
+    busy: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class BatchView:
     waiting: Waiting | None = None
     pool_deleted: bool = False
     quarantine: tuple[str, str] | None = None  # (reason, message)
-    tasks: TaskView | None = None
+    tasks: TaskSummary | None = None
     snapshot: SnapshotFact | None = None
     source_template: Mapping[str, Any] | None = None
     pull_secret_missing: bool = False

@@ -1,0 +1,121 @@
+"""The pods of a sandbox that makes its own: which to create, which to delete, which are lost.
+
+In: a `BatchView`. Out: `PodWork`. Missing slots are created in ascending order; slots beyond replicas go, the
+highest first, once their tasks are stopped; terminal pods are replaced with a growing pause; a pod that
+cannot be built stops its own slot only (spec/batchsandbox.md 9.3, 9.4). Next: `osb.decide.batch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from osb.api import claims, names, times
+from osb.api import record as records
+from osb.api.record import Record
+from osb.decide import boxslots, podbuild
+from osb.decide.lost import mark_lost
+from osb.decide.plan import Action, CreatePod, DeletePod, PatchObject, event
+from osb.errors import InvalidInput
+from osb.facts.boxview import BatchView
+from osb.facts.pod import PodFact
+
+FIRST_PAUSE = 5.0  # seconds between a pod's end and its replacement; doubles with every loss
+LONGEST_PAUSE = 300.0
+LONG_LIFE = 600.0  # a pod that lived this long is replaced at once
+
+
+@dataclass(slots=True)
+class PodWork:
+    """`broken`: why a slot's pod cannot be built. `again`: seconds until a postponed replacement."""
+
+    actions: list[Action] = field(default_factory=list)
+    broken: dict[int, InvalidInput] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    again: float | None = None
+
+
+def pod_work(view: BatchView) -> PodWork:
+    """What to do about the pods. Never called for a deleting, pausing or paused sandbox, nor in pool mode."""
+    work = PodWork()
+    own = boxslots.owned(view)
+    lost = _losses(view, own.by_slot, work)
+    _surplus(view, own, work)
+    given_up = frozenset(lost.failed) if lost and view.spec.lost_policy == names.LOST_FAIL else frozenset()
+    for slot in boxslots.missing(view):
+        if slot not in given_up:
+            _create(view, slot, work)
+    return work
+
+
+def _create(view: BatchView, slot: int, work: PodWork) -> None:
+    if view.spec.template is None:
+        return
+    try:
+        body = podbuild.build(view.spec, slot)
+    except InvalidInput as error:
+        work.broken[slot] = error
+        return
+    work.actions.append(CreatePod(body["metadata"]["name"], body))
+    work.reasons.append(f"slot {slot} has no pod")
+
+
+def _surplus(view: BatchView, own: boxslots.Owned, work: PodWork) -> None:
+    """Slots beyond replicas, the highest first, and second pods of a slot."""
+    busy = view.tasks.busy if view.tasks else frozenset()
+    for slot in sorted((s for s in own.by_slot if s >= view.spec.replicas), reverse=True):
+        pod = own.by_slot[slot]
+        if not pod.deleting and slot not in busy:
+            work.actions.append(DeletePod(pod.name, pod.uid, why=f"slot {slot} is beyond replicas"))
+    for pod in own.doubles:
+        work.actions.append(DeletePod(pod.name, pod.uid, why="its slot has an older pod"))
+
+
+def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Record | None:
+    """Notice losses, write them into the record, and remove terminal pods that are due. Returns the new
+    record.
+    """
+    spec = view.spec
+    delivered = frozenset(s for s in range(spec.replicas) if claims.delivered(spec, s))
+    lost: dict[int, str] = {}
+    ended: list[PodFact] = []
+    for slot in sorted(boxslots.needed(view)):
+        pod = pods.get(slot)
+        if pod is not None and pod.terminal and not pod.deleting:
+            at_once = spec.lost_policy == names.LOST_FAIL and slot in delivered
+            if at_once or _due(view, pod, work):
+                lost[slot] = f"pod {pod.name} ended as {pod.phase}"
+                ended.append(pod)
+        elif slot in delivered and (pod is None or pod.deleting):
+            lost[slot] = f"pod {boxslots.pod_name(spec.name, slot)} was deleted"
+    if not lost:
+        return spec.record
+    # A slot of a sandbox with pods of its own is never open: its name tells that the substitute is the same
+    # slot's.
+    record = mark_lost(spec.record, lost.keys(), policy=spec.lost_policy, delivered=delivered)
+    record = replace(record, open=())
+    patch = {"metadata": {"annotations": {names.ALLOC_STATUS: records.format(record)}}}
+    work.actions.append(
+        PatchObject("batchsandbox", spec.name, patch, version=spec.version, why="pods are lost")
+    )
+    for slot, cause in lost.items():
+        fate = "the slot is given up" if slot in record.failed else "it is replaced"
+        text = f"slot {slot}: {cause}; its state is gone; {fate}"
+        work.actions.append(event("batchsandbox", "Warning", names.POD_LOST, text))
+        work.reasons.append(text)
+    work.actions += [DeletePod(pod.name, pod.uid, why=f"the pod ended as {pod.phase}") for pod in ended]
+    return record
+
+
+def _due(view: BatchView, pod: PodFact, work: PodWork) -> bool:
+    """Whether an ended pod may be replaced now; otherwise remember when."""
+    now, ended = times.to_ms(view.now), pod.last_transition or pod.created
+    if ended - pod.created >= LONG_LIFE * 1000:
+        return True
+    losses = view.spec.record.losses if view.spec.record else 0
+    left = min(FIRST_PAUSE * 2 ** min(losses, 10), LONGEST_PAUSE) - (now - ended) / 1000
+    if left <= 0:
+        return True
+    work.again = min(left, work.again) if work.again is not None else left
+    work.reasons.append(f"pod {pod.name} ended; it is replaced in {left:.0f} s")
+    return False

@@ -1,0 +1,99 @@
+"""Events of a sandbox, one per transition: what the next status shows that the stored one did not.
+
+In: a view and the next status. Out: `EmitEvent`s. Events of single writes (a pod made or refused, pods
+granted) come from whoever makes the write (spec/batchsandbox.md 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from osb.api import names
+from osb.decide.conditions import Conditions, stored
+from osb.decide.plan import Action, event
+from osb.facts.boxview import BatchView
+
+BOX = "batchsandbox"
+_PHASES = {
+    names.PAUSING: (names.EVENT_PAUSING, "Pausing sandbox"),
+    names.PAUSED: (names.EVENT_PAUSED, "Sandbox is paused"),
+    names.RESUMING: (names.EVENT_RESUMING, "Resuming sandbox"),
+}
+# Warned about when they become True; those in _EACH also whenever reason or message change.
+_WARNED = (
+    names.POD_FAILED,
+    names.PAUSE_FAILED,
+    names.RESUME_FAILED,
+    names.SPEC_INVALID,
+    names.POOL_REF_UPDATE_REJECTED,
+    names.QUARANTINED,
+    names.POOL_ALLOCATION_PENDING,
+)
+_EACH = frozenset({names.SPEC_INVALID, names.PAUSE_FAILED, names.RESUME_FAILED})
+# Waits that somebody has to act on.
+_STUCK = (
+    names.WAIT_POOL_NOT_FOUND,
+    names.WAIT_POOL_DELETING,
+    names.WAIT_POOL_SPEC_INVALID,
+    names.WAIT_NO_POOL_FITS,
+    names.WAIT_REQUEST_EXCEEDS_POOL,
+    names.WAIT_CANNOT_CREATE,
+)
+
+
+def transitions(view: BatchView, status: Mapping[str, Any]) -> tuple[Action, ...]:
+    """Events for the step from the stored status to `status`."""
+    before, after = stored(view.spec.status, now=view.now), stored(status, now=view.now)
+    return (*_phase(view.spec.phase, status["phase"]), *_warnings(before, after), *_stuck(before, after))
+
+
+def once_per_generation(view: BatchView) -> tuple[Action, ...]:
+    """Warnings about a spec that works but not as its author may think, when that spec is seen first."""
+    spec = view.spec
+    if spec.generation <= spec.observed:
+        return ()
+    found: list[Action] = [
+        event(BOX, "Warning", p.reason, str(p)) for p in spec.problems if p.level == "warning"
+    ]
+    extra = len(spec.shard_patches) - spec.replicas
+    if spec.shard_patches and spec.pool_ref:
+        text = "spec.shardPatches has no effect on pods of a pool"
+        found.append(event(BOX, "Warning", "ShardPatchesIgnored", text))
+    elif extra > 0:
+        text = f"spec.shardPatches has {extra} more entries than spec.replicas; they have no effect"
+        found.append(event(BOX, "Normal", "ShardPatchesIgnored", text))
+    return tuple(found)
+
+
+def _phase(before: str, after: str) -> tuple[Action, ...]:
+    if before == after:
+        return ()
+    if after in _PHASES:
+        return (event(BOX, "Normal", *_PHASES[after]),)
+    if before == names.RESUMING and after == names.SUCCEED:
+        return (event(BOX, "Normal", names.EVENT_RESUMED, "Sandbox is running again"),)
+    return ()
+
+
+def _warnings(before: Conditions, after: Conditions) -> list[Action]:
+    found: list[Action] = []
+    for kind in _WARNED:
+        if not after.has(kind):
+            continue
+        reason, message = after.text(kind, "reason"), after.text(kind)
+        told = (before.text(kind, "reason"), before.text(kind))
+        if not before.has(kind) or (kind in _EACH and told != (reason, message)):
+            text = message if reason in message else f"{reason}: {message}"
+            found.append(event(BOX, "Warning", kind, text))
+    return found
+
+
+def _stuck(before: Conditions, after: Conditions) -> list[Action]:
+    if not after.has(names.PROGRESSING, names.REASON_WAITING_FOR_POOL):
+        return []
+    message = after.text(names.PROGRESSING)
+    code = next((c for c in _STUCK if message.startswith(c)), "")
+    if not code or before.text(names.PROGRESSING).startswith(code):
+        return []
+    return [event(BOX, "Warning", code, message)]
