@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from osb.sim import admin
+from osb.sim.kubelet import FakeKubelet
 from osb.sim.server import ApiServer
 
 Obj = dict[str, Any]
@@ -33,7 +34,14 @@ class SimCluster:
     """
 
     def __init__(
-        self, folder: Path, *, port: int = 0, pod_ready: float = 0.5, kubelet: bool = True, **options: Any
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        pod_ready: float = 0.5,
+        kubelet: bool = True,
+        nodes: int = 1,
+        **options: Any,
     ) -> None:
         self.folder = folder
         self.url = ""
@@ -41,6 +49,7 @@ class SimCluster:
         self._port = port
         self._pod_ready = pod_ready
         self._with_kubelet = kubelet
+        self._nodes = nodes
         self._options = options
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="sim-cluster", daemon=True)
@@ -59,7 +68,7 @@ class SimCluster:
         kubelet: bool = True,
         **options: Any,
     ) -> SimCluster:
-        """A cluster that answers. `options` go to `ApiServer` (window, bookmark_every, auto_namespaces)."""
+        """A cluster that answers. `options`: nodes; the rest goes to `ApiServer` (window, bookmark_every, auto_namespaces)."""
         cluster = cls(Path(folder), port=port, pod_ready=pod_ready, kubelet=kubelet, **options)
         cluster.folder.mkdir(parents=True, exist_ok=True)
         cluster._thread.start()
@@ -80,7 +89,7 @@ class SimCluster:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- doors for in-process tests ----------------------------------------------------------------------------------
+    # -- doors for in-process tests --------------------------------------------------------------------------
 
     def add_fault(self, **members: Any) -> str:
         """Put a fault in force (members of `osb.sim.faults.Fault`); returns its id."""
@@ -108,13 +117,13 @@ class SimCluster:
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
 
-    # -- the thread --------------------------------------------------------------------------------------------------
+    # -- the thread ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._serve())
-        except BaseException as error:
+        except (OSError, RuntimeError) as error:
             self._error = error
             self._ready.set()
         finally:
@@ -141,5 +150,13 @@ class SimCluster:
     async def _until_over(self) -> None:
         """Run the kubelet, if wanted, until `stop`."""
         assert self._over is not None
+        tasks: list[asyncio.Task[None]] = []
+        if self._with_kubelet:
+            kubelet = FakeKubelet(self.url, pod_ready=self._pod_ready, nodes=self._nodes)
+            tasks = [asyncio.create_task(kubelet.run())]
+            await kubelet.ready.wait()
         self._ready.set()
         await self._over.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

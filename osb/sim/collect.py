@@ -84,7 +84,7 @@ class Collector:
         elif meta.get("ownerReferences"):
             self._owners(res, ref, record)
 
-    # -- dependents ------------------------------------------------------------------------------------------------
+    # -- dependents ------------------------------------------------------------------------------------------
 
     def _owners(self, res: Resource, ref: Ref, record: Record) -> None:
         """Delete an object all of whose owners are gone (or wait for it); drop references to those that are."""
@@ -145,7 +145,7 @@ class Collector:
 
         self._writes.change(res, ref.namespace, ref.name, edit)
 
-    # -- namespaces ------------------------------------------------------------------------------------------------
+    # -- namespaces ------------------------------------------------------------------------------------------
 
     def _empty(self, record: Record) -> None:
         """Delete what is in a terminating namespace; the namespace itself goes when nothing is left."""

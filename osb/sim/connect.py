@@ -117,7 +117,7 @@ def _finalize(server: ApiServer, target: Target, body: Obj) -> web.Response:
     return send(raw_as(NAMESPACE, stored))
 
 
-# -- to the kubelet ------------------------------------------------------------------------------------------------
+# -- to the kubelet ------------------------------------------------------------------------------------------
 
 
 def kubelet_url(server: ApiServer, target: Target) -> tuple[str, Obj]:

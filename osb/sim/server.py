@@ -66,7 +66,7 @@ class ApiServer:
             watcher.stop()
         self.faults.remove()
 
-    # -- one request -----------------------------------------------------------------------------------------------
+    # -- one request -----------------------------------------------------------------------------------------
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -116,7 +116,7 @@ class ApiServer:
             return self._list(request, target, stale)
         return await serve[what](request, target)
 
-    # -- reads -----------------------------------------------------------------------------------------------------
+    # -- reads -----------------------------------------------------------------------------------------------
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         record = self.writes.get(target.res, target.space, target.name)
@@ -184,7 +184,7 @@ class ApiServer:
             del self.watchers[watcher]
         return response
 
-    # -- writes ----------------------------------------------------------------------------------------------------
+    # -- writes ----------------------------------------------------------------------------------------------
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if target.res.namespaced and target.namespace is None:

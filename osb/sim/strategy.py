@@ -89,7 +89,7 @@ def _frozen_part(pod: Obj) -> Obj:
     return spec
 
 
-# -- new objects of core kinds -----------------------------------------------------------------------------------
+# -- new objects of core kinds -------------------------------------------------------------------------------
 
 
 def _new_namespace(obj: Obj) -> list[Cause]:

@@ -140,7 +140,7 @@ def age(text: str) -> str:
     return f"{hours}h" if hours < 48 else f"{hours // 24}d"
 
 
-# -- columns of core kinds -----------------------------------------------------------------------------------------
+# -- columns of core kinds -----------------------------------------------------------------------------------
 
 
 def _pod_ready(pod: Obj) -> str:

@@ -46,7 +46,7 @@ class Watcher:
         self._seen = options.version or 0
         self._over = False
 
-    # -- the queue -------------------------------------------------------------------------------------------------
+    # -- the queue -------------------------------------------------------------------------------------------
 
     def offer(self, change: Change) -> None:
         """Called for every change of the bucket, in order."""
@@ -108,7 +108,7 @@ class Watcher:
                 else:
                     self._frames.append(frame("ADDED", record.raw))
 
-    # -- the stream ------------------------------------------------------------------------------------------------
+    # -- the stream ------------------------------------------------------------------------------------------
 
     async def run(
         self, response: web.StreamResponse, *, gate: Callable[[], asyncio.Event | None], every: float

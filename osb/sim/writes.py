@@ -51,7 +51,7 @@ class Writes:
         self.storage = storage
         self.auto_namespaces = auto_namespaces
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def get(self, res: Resource, namespace: str, name: str) -> Record:
         found = self.storage.bucket(res.bucket).get(namespace, name)
@@ -59,7 +59,7 @@ class Writes:
             raise refusals.not_found(res, name)
         return found
 
-    # -- create ----------------------------------------------------------------------------------------------------
+    # -- create ----------------------------------------------------------------------------------------------
 
     def create(self, res: Resource, namespace: str, body: Obj, *, dry_run: bool = False) -> Record:
         """A new object. `body` becomes ours. 409 AlreadyExists, 422 Invalid, 403 in a terminating namespace."""
@@ -140,7 +140,7 @@ class Writes:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise refusals.forbidden(res, name, why)
 
-    # -- update ----------------------------------------------------------------------------------------------------
+    # -- update ----------------------------------------------------------------------------------------------
 
     def replace(
         self, res: Resource, namespace: str, name: str, body: Obj, *, sub: str = "", dry_run: bool = False
@@ -204,7 +204,7 @@ class Writes:
             return self.storage.remove(res, new)
         return self.storage.put(res, new)
 
-    # -- delete ----------------------------------------------------------------------------------------------------
+    # -- delete ----------------------------------------------------------------------------------------------
 
     def delete(self, res: Resource, namespace: str, name: str, options: DeleteOptions) -> tuple[Record, bool]:
         """Returns the object as it is now, and whether it is gone already."""
