@@ -18,7 +18,6 @@ from osb.facts.ledger import (
     FREE,
     HELD,
     NEW,
-    NO_ENTRIES,
     REL,
     RESV,
     STATES,
@@ -138,7 +137,7 @@ class Former:
     epoch: str
     boot: str
     seq: int
-    entries: Mapping[str, LedgerEntry] = NO_ENTRIES
+    entries: Mapping[str, LedgerEntry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ class LedgerState:
     meta: LedgerMeta
     counts: Mapping[str, int]
     todo: Mapping[str, int]
-    entries: Mapping[str, LedgerEntry] = NO_ENTRIES
+    entries: Mapping[str, LedgerEntry] = field(default_factory=dict)
 
 
 def text(entry: LedgerEntry) -> str:

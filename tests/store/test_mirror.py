@@ -55,7 +55,7 @@ def version_of(mirror: Mirror, name: str) -> str | None:
     return entry.version if entry else None
 
 
-# -- forward, never back ---------------------------------------------------------------------------------------
+# -- forward, never back -------------------------------------------------------------------------------
 
 
 def test_a_newer_version_replaces_and_an_older_or_equal_one_does_not(mirror: Mirror) -> None:
@@ -108,7 +108,7 @@ def test_a_put_that_is_not_applied_enqueues_nothing(store: Store, mirror: Mirror
     assert store.queue.stats("pool").dirty_now == 0
 
 
-# -- deletions -------------------------------------------------------------------------------------------------
+# -- deletions -----------------------------------------------------------------------------------------
 
 
 def test_a_late_put_does_not_revive_a_deleted_object(mirror: Mirror) -> None:
@@ -149,7 +149,7 @@ def test_a_name_absent_from_a_finished_list_is_dead_up_to_its_version(mirror: Mi
     assert states(mirror.put(KIND, [put("ns/a", 10), put("ns/b", 11)])) == ["old", "applied"]
 
 
-# -- lists -----------------------------------------------------------------------------------------------------
+# -- lists ---------------------------------------------------------------------------------------------
 
 
 def test_a_prune_takes_what_the_list_had_not_and_spares_what_is_newer(store: Store, mirror: Mirror) -> None:
@@ -230,7 +230,7 @@ def test_a_restarted_redis_with_all_its_data_is_unknown(redis_server: EmbeddedRe
         again.close()
 
 
-# -- indexes and readings --------------------------------------------------------------------------------------
+# -- indexes and readings ------------------------------------------------------------------------------
 
 
 def test_indexes_follow_the_object(mirror: Mirror) -> None:
@@ -276,7 +276,7 @@ def test_the_sandboxes_with_tasks_are_found_in_all_namespaces(mirror: Mirror) ->
     assert mirror.tasked() == {"a/x", "b/z"}
 
 
-# -- the stock of a pool ---------------------------------------------------------------------------------------
+# -- the stock of a pool -------------------------------------------------------------------------------
 
 
 def pod(version: int, expected: int | str = "", *, rank: float | None = None, pool: str = "ns/warm") -> Put:
@@ -320,7 +320,7 @@ def test_a_pod_that_changes_its_owner_leaves_the_first_pools_stock(store: Store,
     assert store.redis.zrange(keys.ledger("ns/other", "avail"), 0, -1) == []
 
 
-# -- several writers -------------------------------------------------------------------------------------------
+# -- several writers -----------------------------------------------------------------------------------
 
 
 def test_many_writers_of_one_object_leave_the_newest_and_never_show_an_older_one(
@@ -361,7 +361,7 @@ def test_many_writers_of_one_object_leave_the_newest_and_never_show_an_older_one
     assert version_of(store.mirror, "ns/a") == "1399"
 
 
-# -- the checks above are sharp --------------------------------------------------------------------------------
+# -- the checks above are sharp ------------------------------------------------------------------------
 
 
 class Mutant(Scripts):
