@@ -77,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
-        """Settings from `env` (default os.environ). ConfigError names variable, value and what is accepted."""
+        """Settings from `env` (default os.environ). ConfigError names variable, value, what is accepted."""
         env = os.environ if env is None else env
         values: dict[str, Any] = {}
         warnings: list[str] = []

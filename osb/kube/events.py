@@ -1,9 +1,10 @@
 """Kubernetes Events: told in the background, merged, limited, and never in the way.
 
-`emit` only puts the event on a bounded queue. A thread merges what is equal (object, type, reason, message): the
-first is created, repeats raise the count of the stored one, at most every 30 seconds. Each object has its own token
-bucket, so that one broken pool cannot flood the namespace. A full queue, an empty bucket or a refusal drops the event
-and counts it; nothing is ever raised. Nobody may depend on an Event: status and conditions carry the truth.
+`emit` only puts the event on a bounded queue. A thread merges what is equal (object, type, reason, message):
+the first is created, repeats raise the count of the stored one, at most every 30 seconds. Each object has its
+own token bucket, so that one broken pool cannot flood the namespace. A full queue, an empty bucket or a
+refusal drops the event and counts it; nothing is ever raised. Nobody may depend on an Event: status and
+conditions carry the truth.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class EventRecorder:
     def emit(
         self, obj: Mapping[str, Any], type: EventType, reason: str, message: str, *, component: str = ""
     ) -> None:
-        """Tell people about `obj`: an object of the API server, or a reference with kind, namespace, name and uid.
+        """Tell people about `obj`: an object of the API server, or a reference (kind, namespace, name, uid).
 
         Returns at once; never raises. The message is cut to 1,000 characters.
         """
@@ -115,7 +116,7 @@ class EventRecorder:
             metrics.inc("opensandbox_events_total", result="dropped")
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until everything emitted before is written (held-back counts too) or dropped. False when late."""
+        """Wait until all emitted before is written (held-back counts too) or dropped. False when late."""
         done = threading.Event()
         self._run()
         try:
