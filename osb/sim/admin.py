@@ -1,6 +1,6 @@
 """/_sim: the tests' own door to the simulated cluster. Faults, request counts, history that is cut on demand.
 
-GET, POST, DELETE /_sim/faults[/id]   list, add (see `osb.sim.faults.Fault` for the members), remove one or all
+GET, POST, DELETE /_sim/faults[/id]   list, add (members: `osb.sim.faults.Fault`), remove one or all
 GET, DELETE /_sim/stats               requests by "verb resource"; DELETE starts counting anew
 POST /_sim/compact                    forget the log: watches from older versions get 410; running ones go on
 POST /_sim/expire                     continue tokens handed out so far get 410

@@ -1,4 +1,4 @@
-"""`SimCluster`: the simulated API server and its kubelet in a thread of their own, for tests, `osbctl up` and `demo`."""
+"""`SimCluster`: the simulated API server and its kubelet in a thread, for tests, `osbctl up` and `demo`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ current-context: sim
 
 
 class SimCluster:
-    """A running simulated cluster. `url` and `kubeconfig` say where; `stop` ends it. Usable as a context manager.
+    """A running simulated cluster. `url` and `kubeconfig` say where; `stop` ends it. Usable as a context
+    manager.
 
-    In-process callers may also use `add_fault`, `clear_faults` and `stats`; over HTTP the same is under /_sim.
+    In-process callers may also use `add_fault`, `clear_faults` and `stats`; over HTTP the same is under
+    /_sim.
     """
 
     def __init__(
@@ -68,7 +70,10 @@ class SimCluster:
         kubelet: bool = True,
         **options: Any,
     ) -> SimCluster:
-        """A cluster that answers. `options`: nodes; the rest goes to `ApiServer` (window, bookmark_every, auto_namespaces)."""
+        """A cluster that answers.
+
+        `options`: nodes; the rest goes to `ApiServer` (window, bookmark_every, auto_namespaces).
+        """
         cluster = cls(Path(folder), port=port, pod_ready=pod_ready, kubelet=kubelet, **options)
         cluster.folder.mkdir(parents=True, exist_ok=True)
         cluster._thread.start()

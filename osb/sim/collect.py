@@ -1,7 +1,8 @@
-"""What follows a deletion: dependents by owner reference, foreground and orphan finalizers, contents of a namespace.
+"""What follows a deletion: dependents by owner reference, foreground and orphan finalizers, contents of a
+namespace.
 
-Listens to every change, works through a queue of objects to look at. Same outcomes as the garbage collector and the
-namespace controller of a real control plane, only sooner.
+Listens to every change, works through a queue of objects to look at. Same outcomes as the garbage collector
+and the namespace controller of a real control plane, only sooner.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Collector:
     # -- dependents ------------------------------------------------------------------------------------------
 
     def _owners(self, res: Resource, ref: Ref, record: Record) -> None:
-        """Delete an object all of whose owners are gone (or wait for it); drop references to those that are."""
+        """Delete an object all of whose owners are gone or wait for it; drop references to dead ones."""
         owners = record.obj["metadata"]["ownerReferences"]
         solid = [owner for owner in owners if self._alive(owner, ref)]
         if len(solid) == len(owners):

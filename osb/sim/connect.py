@@ -1,4 +1,4 @@
-"""Subresources of pods that are no objects: binding, eviction, exec and log (relayed to the node's kubelet), tokens."""
+"""Subresources that are no objects: binding, eviction, tokens; exec and log, relayed to the kubelet."""
 
 from __future__ import annotations
 
@@ -121,7 +121,10 @@ def _finalize(server: ApiServer, target: Target, body: Obj) -> web.Response:
 
 
 def kubelet_url(server: ApiServer, target: Target) -> tuple[str, Obj]:
-    """Base URL of the kubelet that runs the pod, and the pod. 409/500 in the server's words when there is none."""
+    """Base URL of the kubelet that runs the pod, and the pod.
+
+    409/500 in the server's words when there is none.
+    """
     pod = server.writes.get(POD, target.space, target.name).obj
     name = pod["spec"].get("nodeName")
     if not name:
@@ -137,12 +140,12 @@ def kubelet_url(server: ApiServer, target: Target) -> tuple[str, Obj]:
 
 def container_of(request: web.BaseRequest, pod: Obj) -> str:
     """The named container, or the only one."""
-    names = [item["name"] for item in pod["spec"]["containers"]]
+    names, target_name = [item["name"] for item in pod["spec"]["containers"]], pod["metadata"]["name"]
     chosen = request.query.get("container", "")
     if not chosen:
         if len(names) > 1:
             raise refusals.bad_request(
-                f"a container name must be specified for pod {pod['metadata']['name']}, choose one of: {names}"
+                f"a container name must be specified for pod {target_name}, choose one of: {names}"
             )
         return str(names[0])
     if chosen not in names:

@@ -1,4 +1,5 @@
-"""CustomResourceDefinitions: a stored definition becomes routes, schema and columns at once; its deletion takes the objects.
+"""CustomResourceDefinitions: a stored definition becomes routes, schema and columns at once; its deletion
+takes the objects.
 
 Conversion is not simulated: every served version shows the same fields under its own apiVersion.
 """
@@ -85,11 +86,13 @@ class Definitions:
         now = timestamp()
         new["status"] = {
             "acceptedNames": obj["spec"]["names"],
-            "storedVersions": [version["name"] for version in obj["spec"]["versions"] if version.get("storage")],
+            "storedVersions": [item["name"] for item in obj["spec"]["versions"] if item.get("storage")],
             "conditions": [
-                {"type": "NamesAccepted", "status": "True", "lastTransitionTime": now, "reason": "NoConflicts",
+                {"type": "NamesAccepted", "status": "True", "lastTransitionTime": now,
+                "reason": "NoConflicts",
                  "message": "no conflicts found"},
-                {"type": "Established", "status": "True", "lastTransitionTime": now, "reason": "InitialNamesAccepted",
+                {"type": "Established", "status": "True", "lastTransitionTime": now,
+                "reason": "InitialNamesAccepted",
                  "message": "the initial names have been accepted"},
             ],
         }  # fmt: skip

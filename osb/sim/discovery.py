@@ -138,7 +138,8 @@ def _review(server: ApiServer, kind: str, body: Obj) -> Obj:
     if kind == "TokenReview":
         status: Obj = {"authenticated": True, "user": {"username": "admin", "groups": ["system:masters"]}}
     elif kind == "SelfSubjectRulesReview":
-        status = {"resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}], "nonResourceRules": [],
+        status = {"resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [],
                   "incomplete": False}  # fmt: skip
     elif server.faults.denied(asked.get("verb", ""), path):
         status = {"allowed": False, "denied": True, "reason": "denied by a fault of the simulated cluster"}

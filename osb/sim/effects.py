@@ -25,7 +25,8 @@ async def before(hit: list[Fault], request: web.BaseRequest, target: Target) -> 
             )
         if fault.status:
             reason = fault.reason or {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable",
-                                      504: "Timeout", 403: "Forbidden", 401: "Unauthorized", 409: "Conflict"}.get(fault.status, "")  # fmt: skip
+                                      504: "Timeout", 403: "Forbidden", 401: "Unauthorized",
+                                      409: "Conflict"}.get(fault.status, "")  # fmt: skip
             refusal = Refusal(fault.status, reason, fault.message or "a fault of the simulated cluster")
             refusal.retry_after = fault.retry_after or None
             raise refusal

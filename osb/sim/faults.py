@@ -1,7 +1,7 @@
 """Faults on request: what the simulated server does to chosen requests. Added over HTTP under /_sim/faults.
 
-A fault matches by method, path (regular expression over path and query), verb and user agent, at most `count` times,
-and carries one or several effects. Lists and stats are under /_sim as well (`osb.sim.admin`).
+A fault matches by method, path (regular expression over path and query), verb and user agent, at most `count`
+times, and carries one or several effects. Lists and stats are under /_sim as well (`osb.sim.admin`).
 """
 
 from __future__ import annotations
@@ -72,8 +72,10 @@ class Fault:
         )
 
     def describe(self) -> Obj:
-        shown = ("id", "methods", "path", "verbs", "agent", "count", "probability", "latency", "after", "status", "reason",
-                 "message", "retry_after", "drop", "close", "freeze", "gone", "stale", "deny", "hits")  # fmt: skip
+        shown = ("id", "methods", "path", "verbs", "agent", "count", "probability", "latency", "after",
+        "status", "reason",
+                 "message", "retry_after", "drop", "close", "freeze", "gone", "stale", "deny",
+                 "hits")  # fmt: skip
         return {key: getattr(self, key) for key in shown}
 
 

@@ -1,4 +1,4 @@
-"""The small part of JSONPath that printer columns use: fields, quoted fields, indexes, [*] and equality filters."""
+"""The part of JSONPath that printer columns use: fields, quoted fields, indexes, [*], equality filters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Which resources the simulated API server has: one `Resource` per group, version and plural.
 
-The built-in table is what the controller, kubectl and a rendered chart need; `osb.sim.crd` adds custom ones. The
-server (`osb.sim.server`) looks resources up here, storage (`osb.sim.storage`) keeps one bucket per `Resource.bucket`.
+The built-in table is what the controller, kubectl and a rendered chart need; `osb.sim.crd` adds custom ones.
+The server (`osb.sim.server`) looks resources up here, storage (`osb.sim.storage`) keeps one bucket per
+`Resource.bucket`.
 """
 
 from __future__ import annotations
@@ -93,16 +94,22 @@ BUILTIN: tuple[Resource, ...] = (
     _named(_RBAC, "v1", "rolebindings", "RoleBinding"),
     _named(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
     _named(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
-    _named("policy", "v1beta1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", subs=("status",), counts=True),
-    _named("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", subs=("status",), counts=True),
+    _named("policy", "v1beta1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", subs=("status",),
+    counts=True),
+    _named("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", subs=("status",),
+    counts=True),
     _named("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "netpol"),
     _named("networking.k8s.io", "v1", "ingresses", "Ingress", "ing", subs=("status",)),
-    _named("autoscaling", "v2beta2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", subs=("status",)),
-    _named("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", subs=("status",)),
+    _named("autoscaling", "v2beta2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa",
+    subs=("status",)),
+    _named("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa",
+    subs=("status",)),
     _named("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "pc", namespaced=False),
-    _named("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration",
+    _named("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
            namespaced=False),
-    _named("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "crd", "crds",
+    _named("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "crd",
+    "crds",
            namespaced=False, subs=("status",), counts=True),
 )  # fmt: skip
 

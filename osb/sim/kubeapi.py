@@ -1,7 +1,7 @@
 """The fake kubelet's own small way to an API server, simulated or real: JSON over HTTP, and list+watch.
 
-In: a URL or a kubeconfig. The project's Kubernetes client is not used here on purpose: the simulated cluster must
-not share code with what it tests.
+In: a URL or a kubeconfig. The project's Kubernetes client is not used here on purpose: the simulated cluster
+must not share code with what it tests.
 """
 
 from __future__ import annotations
@@ -104,15 +104,18 @@ class Api:
     ) -> Obj:
         """One call. Raises ApiAnswer for 4xx and 5xx, aiohttp.ClientError or TimeoutError for none."""
         raw = None if body is None else orjson.dumps(body)
-        async with self._gate, asyncio.timeout(timeout):
-            async with self._session.request(
+        async with (
+            self._gate,
+            asyncio.timeout(timeout),
+            self._session.request(
                 method, self.url + path, data=raw, headers={"Content-Type": content}
-            ) as answer:
-                got = await answer.read()
-                if answer.status >= 400:
-                    raise ApiAnswer(answer.status, got.decode(errors="replace"))
-                decoded: Obj = orjson.loads(got) if got else {}
-                return decoded
+            ) as answer,
+        ):
+            got = await answer.read()
+            if answer.status >= 400:
+                raise ApiAnswer(answer.status, got.decode(errors="replace"))
+            decoded: Obj = orjson.loads(got) if got else {}
+            return decoded
 
     async def list_all(self, path: str) -> tuple[list[Obj], str]:
         """All items in pages of 500, and the version to watch from."""

@@ -1,7 +1,8 @@
 """The fake kubelet and scheduler: binds pods, makes them Ready, restarts, fails, completes and deletes them.
 
-It works through the API only, so it drives the simulated server and a real control plane alike. What a pod does is
-scripted by annotations (`osb.sim.script`); what is written is `osb.sim.podstatus`; exec comes in at `osb.sim.kubexec`.
+It works through the API only, so it drives the simulated server and a real control plane alike. What a pod
+does is scripted by annotations (`osb.sim.script`); what is written is `osb.sim.podstatus`; exec comes in at
+`osb.sim.kubexec`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from osb.sim.addresses import Addresses
 from osb.sim.kubeapi import MERGE, Api, ApiAnswer, access_of
 from osb.sim.kubexec import ExecServer, Outcome
 from osb.sim.nodes import Nodes
-from osb.sim.podstatus import unschedulable
 from osb.sim.podrun import PodRun, is_job_pod
+from osb.sim.podstatus import unschedulable
 
 Obj = dict[str, Any]
 
@@ -32,7 +33,8 @@ _NO_ANSWER = (aiohttp.ClientError, TimeoutError, ConnectionError)
 class FakeKubelet:
     """Runs in the caller's event loop: `await run()` until cancelled. `ready` is set when its nodes exist.
 
-    `source` is a URL or a kubeconfig; `pod_ready` the seconds from binding to Ready; `nodes` how many nodes it plays.
+    `source` is a URL or a kubeconfig; `pod_ready` the seconds from binding to Ready; `nodes` how many nodes
+    it plays.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The kubelet's own server: exec over WebSocket (v4.channel.k8s.io) and container logs, on a loopback port.
 
-Plain HTTP towards the simulated API server; TLS with a throw-away certificate towards a real one, which insists on it
-and does not verify. What a command does is the kubelet's decision (`osb.sim.kubelet`).
+Plain HTTP towards the simulated API server; TLS with a throw-away certificate towards a real one, which
+insists on it and does not verify. What a command does is the kubelet's decision (`osb.sim.kubelet`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Lists: pages of a consistent snapshot, with continue tokens that can expire. Next: `osb.sim.server` sends the bytes."""
+"""Lists: pages of a consistent snapshot, with continue tokens that can expire.
+
+Next: `osb.sim.server` sends the bytes.
+"""
 
 from __future__ import annotations
 

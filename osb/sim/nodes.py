@@ -101,11 +101,14 @@ class Nodes:
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "simulated",
                  "lastHeartbeatTime": now, "lastTransitionTime": now}  # fmt: skip
         return {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "capacity": size, "allocatable": size,
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "capacity": size,
+            "allocatable": size,
             "conditions": [ready], "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
             "nodeInfo": {
-                "kubeletVersion": "v1.20.2", "osImage": "simulated", "kernelVersion": "0", "architecture": "amd64",
-                "operatingSystem": "linux", "containerRuntimeVersion": "containerd://0", "machineID": "", "systemUUID": "",
+                "kubeletVersion": "v1.20.2", "osImage": "simulated", "kernelVersion": "0",
+                "architecture": "amd64",
+                "operatingSystem": "linux", "containerRuntimeVersion": "containerd://0", "machineID": "",
+                "systemUUID": "",
                 "bootID": "", "kubeProxyVersion": "v1.20.2",
             },
         }  # fmt: skip

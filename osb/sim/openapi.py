@@ -1,6 +1,8 @@
-"""/openapi/v2 for the custom kinds: JSON, and the protobuf that kubectl asks for (`explain`, client-side validation).
+"""/openapi/v2 for the custom kinds: JSON, and the protobuf that kubectl asks for (`explain`, client-side
+validation).
 
-The protobuf is written by hand from the public OpenAPI v2 message definitions: a few fields of a few messages.
+The protobuf is written by hand from the public OpenAPI v2 message definitions: a few fields of a few
+messages.
 """
 
 from __future__ import annotations
@@ -81,7 +83,10 @@ def _document(definitions: dict[str, Obj]) -> bytes:
 
 
 def _schema(schema: Obj) -> bytes:
-    """Type, description, properties, items: what explain and kubectl's validation read. Free-form parts stay untyped."""
+    """Type, description, properties, items: what explain and kubectl's validation read.
+
+    Free-form parts stay untyped.
+    """
     if ref := schema.get("$ref"):
         return _bytes(1, ref)
     free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string")

@@ -1,4 +1,7 @@
-"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch. None of them changes its input."""
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch.
+
+None of them changes its input.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ def clone(value: Any) -> Any:
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386: null removes, objects merge, everything else replaces. Shares unchanged parts with `target`."""
+    """RFC 7386: null removes, objects merge, everything else replaces.
+
+    Shares unchanged parts with `target`.
+    """
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

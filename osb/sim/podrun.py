@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from osb.sim.kubeapi import MERGE
 from osb.sim.kubexec import Outcome
 from osb.sim.podstatus import Container, commit_message, pod_status, restored
-from osb.sim.script import Script, marks, script_of
+from osb.sim.script import marks, script_of
 
 if TYPE_CHECKING:
     from osb.sim.kubelet import FakeKubelet
@@ -27,7 +27,10 @@ def _now() -> str:
 
 
 class PodRun:
-    """The kubelet's knowledge of one bound pod. `start` begins its life, `see` takes every later version of it."""
+    """The kubelet's knowledge of one bound pod.
+
+    `start` begins its life, `see` takes every later version of it.
+    """
 
     def __init__(self, kubelet: FakeKubelet, pod: Obj) -> None:
         self._kubelet = kubelet

@@ -14,7 +14,10 @@ Obj = dict[str, Any]
 
 @dataclass(slots=True)
 class Container:
-    """One container as the kubelet knows it. `ended` holds the terminated state once it will not run again."""
+    """One container as the kubelet knows it.
+
+    `ended` holds the terminated state once it will not run again.
+    """
 
     name: str
     image: str
@@ -41,7 +44,8 @@ class Container:
 
     def _terminated(self, now: str, code: int, message: str) -> Obj:
         state: Obj = {
-            "exitCode": code, "reason": "Completed" if code == 0 else "Error", "startedAt": self.started or now,
+            "exitCode": code, "reason": "Completed" if code == 0 else "Error",
+            "startedAt": self.started or now,
             "finishedAt": now, "containerID": self.id,
         }  # fmt: skip
         if message:
@@ -57,7 +61,8 @@ class Container:
             state = {"running": {"startedAt": self.started}}
         live = self.ended is None and not waiting and bool(self.id)
         return {
-            "name": self.name, "image": self.image, "imageID": f"sha256:{digest(self.image)}" if self.id else "",
+            "name": self.name, "image": self.image,
+            "imageID": f"sha256:{digest(self.image)}" if self.id else "",
             "containerID": self.id, "restartCount": self.restarts, "ready": ready and live, "started": live,
             "state": state, "lastState": self.last,
         }  # fmt: skip
@@ -67,17 +72,20 @@ def restored(status: Obj) -> Container:
     """A container from what an earlier kubelet wrote."""
     state = status.get("state") or {}
     return Container(
-        status["name"], status.get("image", ""), status.get("containerID", ""), int(status.get("restartCount", 0)),
-        (state.get("running") or {}).get("startedAt") or "", status.get("lastState") or {}, state.get("terminated"),
+        status["name"], status.get("image", ""), status.get("containerID", ""),
+        int(status.get("restartCount", 0)),
+        (state.get("running") or {}).get("startedAt") or "", status.get("lastState") or {},
+        state.get("terminated"),
     )  # fmt: skip
 
 
 def pod_status(
-    old: Obj, containers: list[Container], *, phase: str, ready: bool, now: str, ip: str, waiting: str = "",
-    reason: str = "", message: str = "",
-) -> Obj:  # fmt: skip
-    """The whole status. Transition times of conditions that did not flip are kept."""
-    done = phase in ("Succeeded", "Failed")
+    old: Obj, containers: list[Container], *, phase: str, ready: bool, now: str, ip: str, waiting: str = ""
+) -> Obj:
+    """The whole status. Transition times of conditions that did not flip are kept.
+
+    A pod whose image cannot be pulled has an address already, as with a real kubelet.
+    """
     why = "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"
     wanted = [
         ("Initialized", True, ""),
@@ -85,20 +93,19 @@ def pod_status(
         ("ContainersReady", ready, why),
         ("PodScheduled", True, ""),
     ]
-    status: Obj = {
+    return {
         "phase": phase,
         "conditions": [_condition(old, kind, value, why, now) for kind, value, why in wanted],
         "containerStatuses": [item.status(ready=ready, waiting=waiting) for item in containers],
-        "startTime": old.get("startTime") or now, "hostIP": "127.0.0.1",
-        "reason": reason or None, "message": message or None,
-    }  # fmt: skip
-    if ip and not (waiting and not done):
-        status["podIP"], status["podIPs"] = ip, [{"ip": ip}]
-    return status
+        "startTime": old.get("startTime") or now,
+        "hostIP": "127.0.0.1",
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+    }
 
 
 def _condition(old: Obj, kind: str, value: bool, why: str, now: str) -> Obj:
-    before = next((item for item in old.get("conditions") or () if item.get("type") == kind), {})
+    before: Obj = next((item for item in old.get("conditions") or () if item.get("type") == kind), {})
     text = "True" if value else "False"
     since = before.get("lastTransitionTime") if before.get("status") == text else None
     condition = {"type": kind, "status": text, "lastProbeTime": None, "lastTransitionTime": since or now}
@@ -118,7 +125,7 @@ def digest(text: str) -> str:
 
 
 def commit_message(args: list[str]) -> str:
-    """What the image committer leaves behind: one entry per `container:image` argument; "" for other programs."""
+    """What the image committer leaves: one entry per `container:image` argument; "" for other programs."""
     if len(args) < 3 or args[0] == "unpause":
         return ""
     pairs = [spec.partition(":")[::2] for spec in args[2:] if ":" in spec and not spec.startswith("-")]

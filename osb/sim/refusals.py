@@ -1,4 +1,5 @@
-"""Answers of the simulated API server that say no, in the shape and the words that clients of Kubernetes look for.
+"""Answers of the simulated API server that say no, in the shape and the words that clients of Kubernetes look
+for.
 
 Any layer raises `Refusal`; `osb.sim.server` turns it into an HTTP answer with a `Status` body.
 """
@@ -73,7 +74,8 @@ def invalid(res: Resource, name: str, causes: list[tuple[str, str, str]]) -> Ref
         res, name, causes=[{"reason": why, "message": text, "field": field} for field, why, text in causes]
     )
     details["kind"] = res.kind
-    return Refusal(422, "Invalid", f'{res.kind}{"." + res.group if res.group else ""} "{name}" is invalid: {text}',
+    return Refusal(422, "Invalid",
+    f'{res.kind}{"." + res.group if res.group else ""} "{name}" is invalid: {text}',
                    details=details)  # fmt: skip
 
 

@@ -17,7 +17,8 @@ Cause = tuple[str, str, str]  # field path, reason, message
 
 _KEEP = "x-kubernetes-preserve-unknown-fields"
 _TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "object": (dict,), "array": (list,),
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "object": (dict,),
+    "array": (list,),
 }  # fmt: skip
 _TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
 
@@ -26,7 +27,7 @@ def conform(schema: Obj | None, obj: Obj) -> list[Cause]:
     """Default, prune, validate. apiVersion, kind and metadata are never pruned."""
     if not schema:
         return []
-    envelope = {key: obj.pop(key) for key in ("apiVersion", "kind", "metadata") if key in obj}
+    envelope: Obj = {key: obj.pop(key) for key in ("apiVersion", "kind", "metadata") if key in obj}
     causes: list[Cause] = []
     _default(schema, obj)
     _prune(schema, obj)
@@ -84,7 +85,7 @@ def _prune(schema: Obj, value: Any) -> None:
 
 
 def _drop_null(schema: Obj, holder: Obj, key: str) -> None:
-    """A null for a field that is not nullable but has a default was already replaced; others stay and are refused."""
+    """A null for a field that is not nullable counts as absent."""
     if holder[key] is None and not schema.get("nullable") and "default" in schema:
         del holder[key]
 
@@ -98,10 +99,10 @@ def _check(schema: Obj, value: Any, path: str, causes: list[Cause]) -> None:
         if not isinstance(value, int | str) or isinstance(value, bool):
             causes.append(_wrong_type(path, "integer or string", _name_of(value)))
         return
-    if wanted := schema.get("type"):
-        if not _is_type(value, wanted):
-            causes.append(_wrong_type(path, wanted, _name_of(value)))
-            return
+    wanted = schema.get("type")
+    if wanted and not _is_type(value, wanted):
+        causes.append(_wrong_type(path, wanted, _name_of(value)))
+        return
     if "enum" in schema and value not in schema["enum"]:
         listed = ", ".join(f'"{item}"' for item in schema["enum"])
         causes.append(

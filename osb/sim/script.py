@@ -1,6 +1,6 @@
 """What a pod should do in the simulated cluster: read from its `sim.osb/` annotations.
 
-=========================  ==========================================================================================
+=========================  ==============================================================================
 sim.osb/ready-after        time until Ready ("0.2", "300ms", "2s"); default: the kubelet's
 sim.osb/running-after      Running with an address, but not Ready, from then on until ready-after
 sim.osb/never-ready        "true": Running, never Ready. Taken away again: becomes Ready
@@ -9,7 +9,7 @@ sim.osb/waiting-for        how long they do (default: for ever)
 sim.osb/unschedulable      "true": no node fits
 sim.osb/fail               "true": phase Failed instead of Ready; on a running pod: at once
 sim.osb/fail-after         phase Failed so long after Ready
-sim.osb/crash-after        every container ends so long after Ready and is restarted, if the restart policy allows
+sim.osb/crash-after        every container ends so long after Ready and restarts as the policy says
 sim.osb/complete-after     phase Succeeded so long after Ready
 sim.osb/exit-code          of the container that ends (default 1 for fail and crash, 0 for Jobs)
 sim.osb/termination-message  of a Job's pod; default: what the image committer writes
@@ -17,7 +17,7 @@ sim.osb/stop-after         how long the pod takes to stop when deleted, at most 
 sim.osb/exec               ignore (success, nothing happens), error (exit code 1), hang (no answer)
 sim.osb/restart-after      how long a container takes from the end to running again (default 0)
 sim.osb/commit             on the pod that a commit Job names: fail, hang, or a termination message
-=========================  ==========================================================================================
+=========================  ==============================================================================
 
 Annotations may be changed while the pod runs; the kubelet then acts on what changed.
 """
@@ -69,7 +69,8 @@ class Script:
     commit: str = ""
 
 
-_TIMES = ("ready_after", "running_after", "waiting_for", "fail_after", "crash_after", "complete_after", "stop_after",
+_TIMES = ("ready_after", "running_after", "waiting_for", "fail_after", "crash_after", "complete_after",
+"stop_after",
           "restart_after")  # fmt: skip
 _FLAGS = ("never_ready", "unschedulable", "fail")
 _TEXTS = ("waiting_reason", "exec", "commit", "termination_message")

@@ -1,4 +1,7 @@
-"""Label and field selectors: their text to a predicate over objects. Used by lists, watches and deletecollection."""
+"""Label and field selectors: their text to a predicate over objects.
+
+Used by lists, watches and deletecollection.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,16 @@ _EQUAL = re.compile(r"^([^\s!=,()]+)\s*(==|=|!=)\s*([^\s=,()]*)$")
 _EXISTS = re.compile(r"^(!?)\s*([^\s!=,()]+)$")
 
 _FIELDS = {
-    "Pod": {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase",
+    "Pod": {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+    "status.phase",
             "status.podIP", "status.nominatedNodeName"},
     "Node": {"spec.unschedulable"},
     "Job": {"status.successful"},
     "Namespace": {"status.phase"},
     "Secret": {"type"},
     "Event": {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-              "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+              "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath",
+              "reason",
               "source", "type"},
 }  # fmt: skip
 
@@ -57,7 +62,7 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
 
 
 def matches_selector(selector: Obj | None, labels: Obj) -> bool:
-    """A LabelSelector object (matchLabels, matchExpressions) against labels; an empty one selects everything."""
+    """A LabelSelector object against labels; an empty one selects everything, None nothing."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -66,7 +71,7 @@ def matches_selector(selector: Obj | None, labels: Obj) -> bool:
 
 
 def _expression(rule: Obj, labels: Obj) -> bool:
-    key, values = rule.get("key"), rule.get("values") or ()
+    key, values = str(rule.get("key")), rule.get("values") or ()
     return {
         "In": labels.get(key) in values,
         "NotIn": labels.get(key) not in values,

@@ -1,8 +1,8 @@
 """The HTTP face of the simulated API server: one request in, one answer out.
 
-A request passes `osb.sim.target` (what is it about?), the faults in force, then its verb: reads here, writes through
-`osb.sim.writes`, watches through `osb.sim.watching`, exec and logs through `osb.sim.connect`. Everything that is no
-resource (discovery, health, OpenAPI) is `osb.sim.discovery`; /_sim is `osb.sim.admin`.
+A request passes `osb.sim.target` (what is it about?), the faults in force, then its verb: reads here, writes
+through `osb.sim.writes`, watches through `osb.sim.watching`, exec and logs through `osb.sim.connect`.
+Everything that is no resource (discovery, health, OpenAPI) is `osb.sim.discovery`; /_sim is `osb.sim.admin`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ Obj = dict[str, Any]
 
 
 class ApiServer:
-    """State and handlers. `start` begins the controllers inside the server, `stop` ends them and every watch."""
+    """State and handlers.
+
+    `start` begins the controllers inside the server, `stop` ends them and every watch.
+    """
 
     def __init__(
         self, *, window: int = 20_000, bookmark_every: float = 5.0, auto_namespaces: bool = True
@@ -161,7 +164,8 @@ class ApiServer:
         options = WatchOptions(
             res, target.namespace, self.predicate(request, target), int(text) if text else None,
             query.get("allowWatchBookmarks") in ("1", "true"), float(query.get("timeoutSeconds") or 1800),
-            encode=tables.event_encoder(form, res, query.get("includeObject", "")) if form else version_encoder(res),
+            encode=tables.event_encoder(form, res, query.get("includeObject",
+            "")) if form else version_encoder(res),
         )  # fmt: skip
         watcher = Watcher(self.storage.bucket(res.bucket), options)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

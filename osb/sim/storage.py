@@ -1,9 +1,10 @@
-"""The memory of the simulated API server: objects, one revision counter, a bounded log of changes, watch queues.
+"""The memory of the simulated API server: objects, one revision counter, a bounded log of changes, watch
+queues.
 
-Objects are immutable once stored: a write replaces the whole dict. Each is encoded once, and that encoding serves
-GET, LIST and every watcher. Writers are `osb.sim.writes` (which knows the rules of Kubernetes); listeners are the
-controllers inside the server (`osb.sim.collect`, `osb.sim.jobs`, `osb.sim.crd`); watchers are `osb.sim.watching`.
-Everything runs on one event loop, so nothing here locks.
+Objects are immutable once stored: a write replaces the whole dict. Each is encoded once, and that encoding
+serves GET, LIST and every watcher. Writers are `osb.sim.writes` (which knows the rules of Kubernetes);
+listeners are the controllers inside the server (`osb.sim.collect`, `osb.sim.jobs`, `osb.sim.crd`); watchers
+are `osb.sim.watching`. Everything runs on one event loop, so nothing here locks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class Record:
 
 
 class Change:
-    """One entry of the log. `record` is the object after the change (for DELETED: its last state, new version)."""
+    """One entry of the log.
+
+    `record` is the object after the change (for DELETED: its last state, new version).
+    """
 
     __slots__ = ("_frame", "old", "record", "type", "version")
 

@@ -1,4 +1,8 @@
-"""Strategic merge patch for the core kinds the server keeps: lists that merge by a key, and their directives."""
+"""Strategic merge patch for the core kinds: lists that merge by a key, and their directives.
+
+The controller has its own for pod templates (`osb.api.smp`); this one is separate on purpose, so that neither
+hides a mistake of the other, and covers statuses and other kinds too.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ from osb.sim.refusals import bad_request
 
 Obj = dict[str, Any]
 
-# field name -> merge key; "" = a list of plain values that is united. A field not named here is replaced whole.
+# field name -> merge key; "" = a list of plain values that is united. Any other field is replaced whole.
 _KEYS: dict[str, str] = {
     "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name",
     "volumeMounts": "mountPath", "volumeDevices": "devicePath", "volumes": "name", "imagePullSecrets": "name",
-    "hostAliases": "ip", "topologySpreadConstraints": "topologyKey", "ports": "containerPort", "conditions": "type",
+    "hostAliases": "ip", "topologySpreadConstraints": "topologyKey", "ports": "containerPort",
+    "conditions": "type",
     "podIPs": "ip", "addresses": "type", "ownerReferences": "uid", "finalizers": "", "secrets": "name",
 }  # fmt: skip
 _BY_KIND = {("Service", "ports"): "port"}

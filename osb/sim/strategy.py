@@ -1,7 +1,9 @@
-"""What the real API server does to an object of one kind before it stores it: defaults, resets, immutable fields.
+"""What the real API server does to an object of one kind before it stores it: defaults, resets, immutable
+fields.
 
-`prepare_create` and `prepare_update` change a fresh copy in place and return the causes of a 422. Custom objects go
-through their schema (`osb.sim.schema`); of the core kinds only what the controller and kubectl can notice is done.
+`prepare_create` and `prepare_update` change a fresh copy in place and return the causes of a 422. Custom
+objects go through their schema (`osb.sim.schema`); of the core kinds only what the controller and kubectl can
+notice is done.
 """
 
 from __future__ import annotations
@@ -113,9 +115,10 @@ def _new_job(obj: Obj) -> list[Cause]:
     obj["status"] = {}
     pod_spec = template.setdefault("spec", {})
     causes = _default_pod_spec(pod_spec, "spec.template.spec")
-    if pod_spec.get("restartPolicy") not in ("Never", "OnFailure"):
-        causes.append(("spec.template.spec.restartPolicy", "FieldValueNotSupported",
-                       f'Unsupported value: "{pod_spec.get("restartPolicy")}": supported values: "OnFailure", "Never"'))  # fmt: skip
+    policy = pod_spec.get("restartPolicy")
+    if policy not in ("Never", "OnFailure"):
+        text = f'Unsupported value: "{policy}": supported values: "OnFailure", "Never"'
+        causes.append(("spec.template.spec.restartPolicy", "FieldValueNotSupported", text))
     return causes
 
 
@@ -130,7 +133,8 @@ def _new_pod(obj: Obj) -> list[Cause]:
 
 def _default_pod_spec(spec: Obj, path: str) -> list[Cause]:
     causes: list[Cause] = []
-    for key, value in (("restartPolicy", "Always"), ("terminationGracePeriodSeconds", 30), ("dnsPolicy", "ClusterFirst"),
+    for key, value in (("restartPolicy", "Always"), ("terminationGracePeriodSeconds", 30), ("dnsPolicy",
+    "ClusterFirst"),
                        ("securityContext", {}), ("schedulerName", "default-scheduler")):  # fmt: skip
         if spec.get(key) is None:
             spec[key] = value
@@ -151,8 +155,10 @@ def _default_container(container: Obj, where: str) -> list[Cause]:
     image = container.get("image") or ""
     tag = image.rsplit("/", 1)[-1]
     latest = "@" not in tag and (":" not in tag or tag.endswith(":latest"))
-    for key, value in (("terminationMessagePath", "/dev/termination-log"), ("terminationMessagePolicy", "File"),
-                       ("imagePullPolicy", "Always" if latest else "IfNotPresent"), ("resources", {})):  # fmt: skip
+    for key, value in (("terminationMessagePath", "/dev/termination-log"), ("terminationMessagePolicy",
+    "File"),
+                       ("imagePullPolicy", "Always" if latest else "IfNotPresent"), ("resources",
+                       {})):  # fmt: skip
         if container.get(key) is None:
             container[key] = value
     for port in container.get("ports") or ():

@@ -1,4 +1,4 @@
-"""Table and PartialObjectMetadata answers: what `kubectl get` and metadata clients ask for in their Accept header."""
+"""Table and PartialObjectMetadata answers: what `kubectl get` and metadata clients ask for by Accept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectM
 
 
 def form_of(request: web.BaseRequest) -> tuple[str, str] | None:
-    """(form, meta version) of the first form in the Accept header that we can make; None for plain objects."""
+    """(form, meta version) of the first form in the Accept header that we make; None: plain objects."""
     accept = request.headers.get("Accept", "")
     if "as=" not in accept:
         return None
@@ -184,15 +184,18 @@ def _call(name: str, call: Callable[[Obj], Any], *, kind: str = "string") -> Obj
 
 
 _CORE: dict[str, list[Obj]] = {
-    "Pod": [_call("Ready", _pod_ready), _call("Status", _pod_status), _call("Restarts", _restarts, kind="integer"), _AGE,
+    "Pod": [_call("Ready", _pod_ready), _call("Status", _pod_status), _call("Restarts", _restarts,
+    kind="integer"), _AGE,
             _col("IP", ".status.podIP", priority=1), _col("Node", ".spec.nodeName", priority=1)],
     "Node": [_call("Status", _node_status), _AGE, _col("Version", ".status.nodeInfo.kubeletVersion")],
     "Namespace": [_col("Status", ".status.phase"), _AGE],
     "Job": [_call("Completions", _job_done), _AGE],
     "Lease": [_col("Holder", ".spec.holderIdentity"), _AGE],
-    "Event": [_col("Last Seen", ".lastTimestamp", kind="date"), _col("Type", ".type"), _col("Reason", ".reason"),
+    "Event": [_col("Last Seen", ".lastTimestamp", kind="date"), _col("Type", ".type"), _col("Reason",
+    ".reason"),
               _col("Object", ".involvedObject.name"), _col("Message", ".message")],
     "CustomResourceDefinition": [_col("Created At", ".metadata.creationTimestamp")],
     "ConfigMap": [_call("Data", lambda obj: len(obj.get("data") or {}), kind="integer"), _AGE],
-    "Secret": [_col("Type", ".type"), _call("Data", lambda obj: len(obj.get("data") or {}), kind="integer"), _AGE],
+    "Secret": [_col("Type", ".type"), _call("Data", lambda obj: len(obj.get("data") or {}), kind="integer"),
+    _AGE],
 }  # fmt: skip

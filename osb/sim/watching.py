@@ -1,7 +1,7 @@
 """Watch streams: changes from the log and from then on, filtered, with bookmarks, 410 and a time limit.
 
-A watcher is a queue of ready frames that `Bucket.note` fills; its task only joins and sends them, so a burst of
-changes costs one write per watcher.
+A watcher is a queue of ready frames that `Bucket.note` fills; its task only joins and sends them, so a burst
+of changes costs one write per watcher.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOO_SLOW = 200_000  # frames waiting in one watcher: the reader does not read, 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """`encode` turns one change into a frame (None: the shared encoding); `version` None replays what exists."""
+    """`encode` makes a frame of a change (None: the shared encoding); `version` None replays what exists."""
 
     res: Resource
     namespace: str | None
@@ -113,7 +113,10 @@ class Watcher:
     async def run(
         self, response: web.StreamResponse, *, gate: Callable[[], asyncio.Event | None], every: float
     ) -> None:
-        """Send until the time is up, the client goes or the watch is ended. `gate` gives an event to wait for while frozen."""
+        """Send until the time is up, the client goes or the watch is ended.
+
+        `gate` gives an event to wait for while frozen.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + self.options.timeout
         mark = loop.time() + every

@@ -24,6 +24,8 @@ Obj = dict[str, Any]
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_RULE = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"  # noqa: E501 -- the server's own words
+_LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?")
+_LABEL_RULE = "a valid label value has at most 63 alphanumeric characters, '-', '_' or '.'"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _FREE_NAMES = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
@@ -45,7 +47,10 @@ class DeleteOptions:
 
 
 class Writes:
-    """The write side of the simulated server. `auto_namespaces` creates a missing namespace at its first use."""
+    """The write side of the simulated server.
+
+    `auto_namespaces` creates a missing namespace at its first use.
+    """
 
     def __init__(self, storage: Storage, *, auto_namespaces: bool = True) -> None:
         self.storage = storage
@@ -62,7 +67,10 @@ class Writes:
     # -- create ----------------------------------------------------------------------------------------------
 
     def create(self, res: Resource, namespace: str, body: Obj, *, dry_run: bool = False) -> Record:
-        """A new object. `body` becomes ours. 409 AlreadyExists, 422 Invalid, 403 in a terminating namespace."""
+        """A new object.
+
+        `body` becomes ours. 409 AlreadyExists, 422 Invalid, 403 in a terminating namespace.
+        """
         meta = self._envelope(res, namespace, body)
         if meta.get("resourceVersion"):
             raise refusals.Refusal(500, "", "resourceVersion should not be set on objects to be created")
@@ -91,9 +99,8 @@ class Writes:
         if kind != res.kind:
             raise refusals.bad_request(f'{kind} in version "{version}" cannot be handled as a {res.kind}')
         if version != res.api_version:
-            raise refusals.bad_request(
-                f"the API version in the data ({version}) does not match the expected API version ({res.api_version})"
-            )
+            wrong = f"the API version in the data ({version}) does not match the expected API version"
+            raise refusals.bad_request(f"{wrong} ({res.api_version})")
         meta: Obj = body["metadata"]
         if res.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
@@ -118,14 +125,10 @@ class Writes:
         if not isinstance(name, str) or len(name) > 253 or not _NAME.fullmatch(name):
             cause = ("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}')
             raise refusals.invalid(res, str(name), [cause])
-        for key, value in (meta.get("labels") or {}).items():
-            if not isinstance(value, str) or len(value) > 63:
-                cause = (
-                    "metadata.labels",
-                    "FieldValueInvalid",
-                    f'Invalid value: "{value}": must be no more than 63 characters',
-                )
-                raise refusals.invalid(res, name, [cause] if key else [cause])
+        for value in (meta.get("labels") or {}).values():
+            if not isinstance(value, str) or not _LABEL.fullmatch(value):
+                cause = ("metadata.labels", "FieldValueInvalid", f'Invalid value: "{value}": {_LABEL_RULE}')
+                raise refusals.invalid(res, name, [cause])
 
     def _enter_namespace(self, res: Resource, namespace: str, name: str, *, dry_run: bool) -> None:
         if not res.namespaced:
@@ -178,7 +181,7 @@ class Writes:
         if meta.get("resourceVersion") not in (None, "", before["resourceVersion"]):
             raise refusals.conflict(res, name)
         if meta.get("uid") not in (None, "", before["uid"]):
-            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
+            why = _precondition("UID", meta["uid"], before["uid"])
             raise refusals.conflict(res, name, why)
         meta["resourceVersion"] = before["resourceVersion"]
         for key in (
@@ -211,13 +214,10 @@ class Writes:
         old = self.get(res, namespace, name)
         meta = old.obj["metadata"]
         for label, wanted, real in (("UID", options.uid, meta["uid"]),
-                                    ("ResourceVersion", options.version, meta["resourceVersion"])):  # fmt: skip
+                                    ("ResourceVersion", options.version,
+                                    meta["resourceVersion"])):  # fmt: skip
             if wanted and wanted != real:
-                raise refusals.conflict(
-                    res,
-                    name,
-                    f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {real}",
-                )
+                raise refusals.conflict(res, name, _precondition(label, wanted, real))
         if options.dry_run:
             return old, False
         new = clone(old.obj)
@@ -237,6 +237,10 @@ class Writes:
             self.storage.remove(res, record.obj)
 
 
+def _precondition(what: str, wanted: str, real: str) -> str:
+    return f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {real}"
+
+
 def _new_finalizers(before: Obj, after: Obj) -> list[tuple[str, str, str]]:
     if "deletionTimestamp" not in before:
         return []
@@ -244,7 +248,8 @@ def _new_finalizers(before: Obj, after: Obj) -> list[tuple[str, str, str]]:
     if not added:
         return []
     listed = ", ".join(f'"{item}"' for item in added)
-    why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+    why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+    why = f"{why} []string{{{listed}}}"
     return [("metadata.finalizers", "FieldValueForbidden", f"Forbidden: {why}")]
 
 
