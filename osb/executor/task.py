@@ -1,0 +1,157 @@
+"""One task: what was asked, which process it became, and its folder on disk.
+
+Folder `<data>/<name>/`: `task.json` (this record, replaced atomically), `pid`, `exit` (the exit code, written
+by the wrapper around the command), `stdout.log`, `stderr.log`. An executor that restarts finds everything
+there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from osb.executor.wire import Obj, stamp
+
+PENDING = "Pending"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+TIMEOUT = "Timeout"
+
+KILLED = 137
+CRASHED = "ProcessCrashed"
+TASK_TIMEOUT = "TaskTimeout"
+
+
+@dataclass(slots=True)
+class Task:
+    """`pid` 0: no process yet. `ticks`: the process's start time in clock ticks, so that a reused pid is not
+    taken for it. Times in seconds since the epoch, 0 = not yet."""
+
+    name: str
+    process: Obj
+    pid: int = 0
+    ticks: int = 0
+    started: float = 0.0
+    finished: float = 0.0
+    exit_code: int | None = None
+    deleting: float = 0.0
+    timed_out: float = 0.0
+    killed: float = 0.0
+    failure: str = ""
+    signalled: float = field(default=0.0)
+
+    @property
+    def timeout(self) -> int:
+        return int(self.process.get("timeoutSeconds") or 0)
+
+    @property
+    def state(self) -> str:
+        """By what is known now; `osb.executor.table` refreshes it before anybody looks."""
+        if self.timed_out:
+            return TIMEOUT
+        if self.exit_code is not None:
+            return SUCCEEDED if self.exit_code == 0 else FAILED
+        return RUNNING if self.pid else PENDING
+
+    @property
+    def active(self) -> bool:
+        """Counts for the limit of one active task."""
+        return not self.deleting and self.state in (PENDING, RUNNING)
+
+    def json(self) -> Obj:
+        """The task on the wire. One that is being stopped says so with its deletionTimestamp."""
+        shown: Obj = {"name": self.name}
+        if self.deleting:
+            shown["deletionTimestamp"] = stamp(self.deleting)
+        shown["process"] = self.process
+        shown["processStatus"] = self._status()
+        return shown
+
+    def _status(self) -> Obj:
+        state = self.state
+        if state == PENDING:
+            return {"waiting": {"reason": PENDING}}
+        if state == RUNNING:
+            return {"running": {"startedAt": stamp(self.started)}}
+        ended: Obj = {"exitCode": self.exit_code if self.exit_code is not None else KILLED}
+        if state == TIMEOUT:
+            ended = {
+                "exitCode": KILLED,
+                "reason": TASK_TIMEOUT,
+                "message": f"Task exceeded timeout of {self.timeout} seconds",
+            }
+        else:
+            ended["reason"] = self.failure or state
+        ended["startedAt"] = stamp(self.started)
+        ended["finishedAt"] = stamp(self.finished)
+        return {"terminated": ended}
+
+
+class Folder:
+    """The tasks on disk. `root` None keeps everything in memory."""
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+        if root is not None:
+            root.mkdir(parents=True, exist_ok=True)
+
+    def of(self, name: str) -> Path:
+        assert self.root is not None
+        return self.root / name
+
+    def save(self, task: Task) -> None:
+        if self.root is None:
+            return
+        folder = self.of(task.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / "task.json", json.dumps(asdict(task)))
+        if task.pid:
+            _replace(folder / "pid", str(task.pid))
+
+    def remove(self, task: Task) -> None:
+        if self.root is not None:
+            shutil.rmtree(self.of(task.name), ignore_errors=True)
+
+    def exit_file(self, task: Task) -> tuple[int, float] | None:
+        """(exit code, when) once the wrapper has written it."""
+        if self.root is None:
+            return None
+        path = self.of(task.name) / "exit"
+        try:
+            return int(path.read_text()), path.stat().st_mtime
+        except (OSError, ValueError):
+            return None
+
+    def load(self) -> list[Task]:
+        """Every task that can be read; a folder that cannot is removed, it is of no task any more."""
+        if self.root is None:
+            return []
+        found: list[Task] = []
+        for path in sorted(self.root.iterdir()):
+            if not path.is_dir() or not (path / "task.json").exists():
+                continue
+            task = _read(path / "task.json")
+            if task is not None:
+                found.append(task)
+        return found
+
+
+def _read(path: Path) -> Task | None:
+    try:
+        raw: dict[str, Any] = json.loads(path.read_text())
+        known = {item.name for item in fields(Task)}
+        return Task(**{key: value for key, value in raw.items() if key in known})
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write so that a reader, or a crash, sees the old or the new text, never half of it."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    os.replace(part, path)
