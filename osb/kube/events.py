@@ -9,6 +9,7 @@ conditions carry the truth.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import queue
 import threading
@@ -130,6 +131,8 @@ class EventRecorder:
         if self._thread is not None:
             self.flush(timeout)
             self._ending.set()
+            with contextlib.suppress(queue.Full):
+                self._queue.put_nowait(threading.Event())  # wakes the thread
             self._thread.join(timeout)
 
     def _run(self) -> None:

@@ -3,11 +3,14 @@
     server = FaultServer([json({"a": 1}), drop(), stream(b'{"type":...}\n')])
     ... server.url; server.requests
 
-A script is a list of answers, taken in the order of requests (the last one repeats), or a function of the request.
+A script is a list of answers, taken in the order of requests (the last one repeats), or a function of the
+request.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +39,7 @@ Script = Sequence[Answer] | Callable[[Request], Answer]
 
 
 class FaultServer:
-    """Listens on a free port until `close`. `requests` are those read so far; `wait_for` waits for a number."""
+    """Listens on a free port until `close`. `requests` are those read so far."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -119,7 +122,7 @@ def status(code: int, reason: str, message: str = "", **headers: str) -> Answer:
 
 
 def stream(*parts: bytes | threading.Event | None, ends: bool = True) -> Answer:
-    """A chunked answer, one chunk a part. An Event is waited for; None or the end without `ends` keeps silent."""
+    """A chunked answer, one chunk a part. An Event is waited for, None keeps silent."""
 
     def send(handler: Handler) -> None:
         handler.send_response(200)
@@ -136,6 +139,29 @@ def stream(*parts: bytes | threading.Event | None, ends: bool = True) -> Answer:
             handler.wfile.write(b"0\r\n\r\n")
         else:
             handler.close_connection = True
+
+    return send
+
+
+def websocket(*frames: bytes | None) -> Answer:
+    """Upgrade to a websocket and send binary frames; None keeps silent. Then close."""
+
+    def send(handler: Handler) -> None:
+        key = handler.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+        handler.send_response(101)
+        handler.send_header("Upgrade", "websocket")
+        handler.send_header("Connection", "Upgrade")
+        handler.send_header("Sec-WebSocket-Accept", accept)
+        handler.send_header("Sec-WebSocket-Protocol", "v4.channel.k8s.io")
+        handler.end_headers()
+        for frame in frames:
+            if frame is None:
+                handler.server_double.closing.wait(30)
+            else:
+                size = bytes([len(frame)]) if len(frame) < 126 else b"\x7e" + len(frame).to_bytes(2, "big")
+                handler.wfile.write(b"\x82" + size + frame)
+        handler.close_connection = True
 
     return send
 

@@ -44,7 +44,7 @@ POD = {"metadata": {"name": "p", "namespace": "n"}}
 )
 def test_an_answer_of_the_server_is_definite_and_named_by_its_meaning(serving, code, reason, error):
     _, kube = serving([status(code, reason, "its words")])
-    with pytest.raises(error, match="create pod n/p.*its words") as caught:
+    with pytest.raises(error, match=r"create pod n/p.*its words") as caught:
         kube.create("pod", "n", POD)
     assert caught.value.definite
     assert (caught.value.status, caught.value.reason) == (code, reason)

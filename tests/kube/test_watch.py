@@ -1,4 +1,4 @@
-"""A watch under every fault: each ends in time, with events delivered and a reason that its reader can act on."""
+"""A watch under every fault: each ends in time, with its events delivered and a reason to act on."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_server_that_dribbles_past_its_time_is_left(serving, monkeypatch):
 
 def test_a_stop_ends_a_silent_watch_within_a_second_and_quietly(serving):
     # Given a watch that got one event and then silence
-    server, kube = serving([stream(lines([("ADDED", pod("2"))]), None, ends=False)])
+    _, kube = serving([stream(lines([("ADDED", pod("2"))]), None, ends=False)])
     stop = threading.Event()
     got: list[str] = []
 
