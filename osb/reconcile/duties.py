@@ -15,6 +15,7 @@ from osb.errors import StoreDown
 from osb.facts.adds import Add
 from osb.obs import metrics
 from osb.obs.log import get_logger
+from osb.reconcile import report
 from osb.store.client import Store
 
 log = get_logger("beat")
@@ -73,7 +74,7 @@ class Duties:
         for kind in KINDS:
             rescued = self.store.queue.rescue(kind)
             if rescued.broken:
-                metrics.rescued(kind, rescued.broken)
+                metrics.inc("opensandbox_queue_rescued_total", rescued.broken, kind=kind, what="lease_expired")
                 log.warning("keys came back from vanished workers", kind=kind, count=rescued.broken)
 
     def sweep(self) -> None:
@@ -97,7 +98,7 @@ class Duties:
     def gauges(self) -> None:
         """Queue sizes and ages for the metrics of this process."""
         for kind in KINDS:
-            metrics.queue(kind, self.store.queue.stats(kind))
+            report.queue(kind, self.store.queue.stats(kind))
 
 
 def _tasks(member: str) -> Add:

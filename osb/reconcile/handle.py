@@ -16,10 +16,9 @@ from collections.abc import Callable
 
 from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key
 from osb.errors import ApiError, Conflict, DeadlinePassed, Fenced, OsbError, StoreDown
-from osb.obs import metrics
 from osb.obs.deadline import Deadline
 from osb.obs.log import get_logger
-from osb.reconcile import batchsandbox, pool, recycle, snapshot, tasks
+from osb.reconcile import batchsandbox, pool, recycle, report, snapshot, tasks
 from osb.reconcile.contract import After, Done, Outcome, Part, Retry, Stop
 from osb.reconcile.world import Halted, Pass, World
 
@@ -64,10 +63,9 @@ def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> t
     try:
         begin = world.store.queue.begin(key, token, hand=hand, task_id=task_id)
     except StoreDown as down:
-        metrics.begin(key.kind, "error")
         log.warning("Redis is away", key=key.text, error=str(down))
         return "error", "", False
-    metrics.begin(key.kind, begin.state)
+    report.began(key.kind, begin.state, begin.waited_ms)
     if begin.state != "run":
         return begin.state, "", False
     started = time.monotonic()
@@ -112,6 +110,7 @@ def _outcome(one: Pass) -> Outcome:
         return Retry(cause=str(error), summary=f"failed: {str(error)[:160]}")
     except Exception as error:
         log.exception("a reconcile crashed", key=one.key.text)
+        report.crashed(one.key.kind)
         return Retry(cause=repr(error), summary=f"crashed: {error!r:.160}")
 
 
@@ -132,8 +131,7 @@ def _end(one: Pass, outcome: Outcome) -> bool:
 
 
 def _report(one: Pass, outcome: Outcome, took: float) -> None:
-    result = {Done: "success", After: "requeue_after", Part: "success", Retry: "error", Stop: "success"}[type(outcome)]
-    metrics.reconciled(one.key.kind, result, took)
+    report.finished(one.key.kind, outcome, took)
     say = log.warning if isinstance(outcome, Retry) else log.info
     say(
         "Reconcile finished", key=one.key.text, reason=one.reason, outcome=type(outcome).__name__.lower(),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from osb.store.journal import Journal
     from osb.store.ledger import Ledger
     from osb.store.limits import Limits
+    from osb.store.memory import Memories
     from osb.store.mirror import Mirror
     from osb.store.taskstate import TaskStates
 
@@ -74,6 +75,12 @@ class Store:
         from osb.store.taskstate import TaskStates
 
         return TaskStates(self.redis)
+
+    @cached_property
+    def memories(self) -> Memories:
+        from osb.store.memory import Memories
+
+        return Memories(self.redis)
 
     def close(self) -> None:
         self.redis.close()

@@ -33,6 +33,7 @@ owner.
 `osb:limit:{name}`         hash    `tokens`, `at`: a token bucket; TTL until it is full again
 `osb:journal`              stream  the last decisions, about 10,000
 `osb:t:{sandbox uid}`      hash    slot index -> msgpack of its task's state; TTL
+`osb:mem:{uid}`            hash    what passes of an object remember, JSON values; TTL 2 h
 `osb:m:{kind}:doc`         hash    ns/name -> version, uid, indexes, pool, document (lua/mirror_lib_v1.lua)
 `osb:m:{kind}:tomb`        hash    ns/name -> version of its deletion, while above the floor
 `osb:m:{kind}:meta`        hash    epoch, boot, floor, synced, fresh

@@ -70,7 +70,7 @@ class Stream:
                 log.warning("a watch stream failed, starting over", kind=self.source.kind, error=str(error))
                 self.stop.wait(pause * random.uniform(0.5, 1.5))
                 pause = min(pause * 2, 10.0)
-            metrics.watch_restarted(self.source.kind)
+            metrics.inc("opensandbox_watch_restarts_total", kind=self.source.kind)
 
     def relist(self) -> None:
         """A complete, consistent list into the mirror; what the mirror has and the list has not is pruned."""
@@ -140,7 +140,7 @@ class Stream:
                 run.append(event.obj)
         unsynced |= self._flush(run)
         self.version = str(batch[-1].obj["metadata"]["resourceVersion"]) if batch else self.version
-        metrics.watch_events(kind, len(batch))
+        metrics.inc("opensandbox_watch_events_total", len(batch), kind=kind)
         return unsynced
 
     def _ours(self, obj: dict[str, Any]) -> bool:

@@ -1,0 +1,90 @@
+"""One BatchSandbox: gather → decide → apply. Its pods, its endpoints, its status, its expiry, pause and resume.
+
+What concerns a pool's pods is the pool's work (`osb.reconcile.pool`); what concerns executors is the tasks' work
+(`osb.reconcile.tasks`). This pass makes the pods of a sandbox without a pool, and shows for every sandbox what is.
+"""
+
+from __future__ import annotations
+
+from osb.api import batchsandbox, claims, names
+from osb.api.key import POOL, TASKS, Key
+from osb.apply.execute import Applied, execute
+from osb.decide import batch
+from osb.decide.plan import AssignPool, DeleteBox, Plan
+from osb.errors import Unavailable
+from osb.facts.adds import Add
+from osb.reconcile import assign, boxview
+from osb.reconcile.contract import After, Done, Outcome, Retry
+from osb.reconcile.gather import Obj, live, read_one
+from osb.reconcile.world import Pass
+
+def reconcile(p: Pass) -> Outcome:
+    """The whole pass. A Conflict (the mirror was behind) ends it; it decides again on fresh facts."""
+    raw = read_one(p, "batchsandbox", p.key.namespace, p.key.name)
+    if raw is None:
+        return Done(summary="no such sandbox")
+    view = boxview.build(p, raw)
+    plan = batch.plan(view)
+    if any(isinstance(action, AssignPool) for action in plan.actions):
+        return _assign(p, raw, plan)
+    if _decided_to_expire(plan):
+        raw = live(p, "batchsandbox", p.key.namespace, p.key.name) or raw
+        view = boxview.build(p, raw)
+        plan = batch.plan(view)
+    p.step("planned")
+    done = execute(p, "batchsandbox", raw, plan)
+    if not done.gone:
+        _follow_up(p, done)
+    return _outcome(plan, done)
+
+
+def _decided_to_expire(plan: Plan) -> bool:
+    """Deleting is final: it is decided once more on a live read (spec/batchsandbox.md 7)."""
+    return any(isinstance(action, DeleteBox) for action in plan.actions)
+
+
+def _assign(p: Pass, raw: Obj, plan: Plan) -> Outcome:
+    """poolRef is `*`: choose a pool. The rest of the plan still shows what is."""
+    chosen = assign.choose(p, raw)
+    if chosen.assigned:
+        return Done(summary=chosen.summary, progress=True)
+    rest = Plan(
+        tuple(a for a in plan.actions if not isinstance(a, AssignPool)), plan.status, plan.reasons, plan.again
+    )
+    view = boxview.build(p, raw, waiting=chosen.waiting)
+    shown = batch.plan(view)
+    done = execute(p, "batchsandbox", raw, Plan(rest.actions, shown.status, shown.reasons, shown.again))
+    again = min(w for w in (plan.again, chosen.again) if w is not None)
+    return After(seconds=again, summary=chosen.summary, progress=done.writes > 0)
+
+
+def _follow_up(p: Pass, done: Applied) -> None:
+    """Keys that this pass knows to be concerned: the pool of a sandbox with work for it, the tasks."""
+    if done.obj is None:
+        return
+    spec = batchsandbox.parse(done.obj)
+    adds = []
+    pool = claims.effective_pool(spec)[0]
+    if pool and pool != names.ANY_POOL and p.deep and (claims.wants(spec) or claims.needs_release(spec)):
+        adds.append(Add(key=Key(POOL, spec.namespace, pool), reason=f"sandbox {spec.name} waits"))
+    runs_tasks = spec.task_template is not None or names.FINALIZER_TASKS in spec.finalizers
+    if runs_tasks and done.writes and spec.phase != names.PAUSED:
+        adds.append(Add(key=Key(TASKS, spec.namespace, spec.name), reason="its sandbox was reconciled"))
+    if adds:
+        p.store.queue.add(adds)
+
+
+def _outcome(plan: Plan, done: Applied) -> Outcome:
+    said = ", ".join(f"{word} {count}" for word, count in done.counts.items()) or "; ".join(plan.reasons[:2])
+    said = said or "in order"
+    if done.failed:
+        first = done.failed[0]
+        if first.retry_after:
+            return After(seconds=first.retry_after, summary=f"{said}; the server asks to wait")
+        unclear = any(isinstance(error, Unavailable) for error in done.failed)
+        if unclear or plan.again is None:
+            return Retry(cause=str(first), summary=f"{said}; {len(done.failed)} writes failed")
+        return After(seconds=min(plan.again, 30.0), summary=f"{said}; {len(done.failed)} writes failed")
+    if plan.again is not None:
+        return After(seconds=max(plan.again, 0.02), summary=said, progress=done.writes > 0)
+    return Done(summary=said, progress=done.writes > 0)

@@ -1,0 +1,153 @@
+"""Refill a pool's ledger from the cluster (spec/protocols.md 5, Rebuild).
+
+In: a pass that holds the pool's key and found its ledger missing, foreign, or older than Redis. Out: a ledger that is
+ready, or nothing. Everything is read live: the Pool, its pods, all sandboxes of the namespace. Records minus
+acknowledged releases are claims; two claims on one pod are reserved for both, reported, and never handed out. Every
+waiting sandbox is touched between the list and the commit, which kills claims of workers from before the loss.
+
+What an unclaimed pod becomes (spec/pool.md 6.7): never Running, free; with an open restart attempt, a suspect label, or
+older than a time in which nobody watched the cluster, dirty by policy; else dirty and adopted, which is one small write
+that also disarms deletes still in flight.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from osb.api import batchsandbox, claims, names
+from osb.api.batchsandbox import BoxSpec
+from osb.api.pool import PoolSpec
+from osb.apply.hand import in_parallel
+from osb.errors import ApiError, NotFound
+from osb.facts.ledger import CONF, DIRTY, DOOM, FREE, HELD, REL, LedgerEntry
+from osb.facts.pod import PodFact
+from osb.obs import metrics
+from osb.obs.log import get_logger
+from osb.reconcile import gather
+from osb.reconcile.world import Pass
+from osb.store.ledger_types import Former, Proof
+
+log = get_logger("reconcile")
+
+RUNNING = ("Running",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    box: BoxSpec
+    slot: int
+    seq: int
+    readable: bool
+
+
+def rebuild(p: Pass, pool: PoolSpec) -> bool:
+    """True when the ledger is ready afterwards. `pool` must be a live read: only its UID may be rebuilt for."""
+    ledger = p.store.ledger(p.key.namespace, p.key.name)
+    proof = Proof(member=p.key.member, token=p.token, pool_uid=pool.uid)
+    epoch = uuid.uuid4().hex
+    p.check()
+    former = ledger.begin_rebuild(proof, epoch)
+    p.step("rebuild-begun")
+    pods = {pod.name: pod for pod in gather.live_pods(p, "poolpod", pool.uid)}
+    boxes = _touched(p, [box.spec for box in gather.live_boxes(p, pool.name)], pool, epoch)
+    found = claims_on(pods, boxes, pool)
+    trusted = _trusted(p, former, pool)
+    entries = {name: entry_of(pod, found.get(name, ()), former, trusted=trusted) for name, pod in pods.items()}
+    entries = {name: entry for name, entry in entries.items() if entry is not None}
+    p.step("rebuild-listed")
+    p.check()
+    seq = max((entry.seq for entry in entries.values()), default=0)
+    ledger.commit(proof, epoch, entries, seq=max(seq, former.seq))
+    metrics.inc("opensandbox_ledger_rebuilds_total", result="ok")
+    states: dict[str, int] = {}
+    for entry in entries.values():
+        states[entry.state] = states.get(entry.state, 0) + 1
+    log.warning("rebuilt a ledger from the cluster", pool=p.key.member, trusted=trusted, pods=len(pods), **states)
+    return True
+
+
+def _touched(p: Pass, boxes: Sequence[BoxSpec], pool: PoolSpec, epoch: str) -> list[BoxSpec]:
+    """Every sandbox that wants pods gets one small patch; its answer is its record from here on."""
+    body = {"metadata": {"annotations": {names.ALLOC_EPOCH: epoch}}}
+
+    def touch(box: BoxSpec) -> BoxSpec | None:
+        for attempt in range(5):
+            try:
+                return batchsandbox.parse(p.kube.patch("batchsandbox", box.namespace, box.name, body))
+            except NotFound:
+                return None
+            except ApiError as error:
+                if error.definite or attempt == 4:
+                    raise
+        return None
+
+    waiting = [box for box in boxes if claims.wants(box, pool.uid)]
+    result = [box for box in boxes if not claims.wants(box, pool.uid)]
+    for box, answer in zip(waiting, in_parallel(p, touch, waiting), strict=True):
+        if isinstance(answer, ApiError):
+            raise answer
+        if answer is not None and answer.uid == box.uid:
+            result.append(answer)
+    return result
+
+
+def claims_on(
+    pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolSpec
+) -> dict[str, list[_Claim]]:
+    """Pod name -> who claims it. An unreadable record claims every pod of this pool that its text names."""
+    found: dict[str, list[_Claim]] = {}
+    for box in boxes:
+        if box.record_error is not None:
+            text = " ".join(str(box.annotations.get(key, "")) for key in (names.ALLOC_STATUS, names.ALLOC_RELEASE))
+            for name in pods:
+                if name in text:
+                    found.setdefault(name, []).append(_Claim(box, 0, 0, False))
+            continue
+        record = box.record
+        if record is None or (record.pool_uid and record.pool_uid != pool.uid):
+            continue
+        for slot, (name, uid) in claims.claims(box).items():
+            pod = pods.get(name)
+            if pod is not None and (not uid or pod.uid.startswith(uid)):
+                found.setdefault(name, []).append(_Claim(box, slot, record.seq, True))
+    return found
+
+
+def entry_of(
+    pod: PodFact, claimed: Sequence[_Claim], former: Former, *, trusted: bool
+) -> LedgerEntry | None:
+    """The state of one live pod; None for one that is dead already."""
+    old = former.entries.get(pod.name)
+    same = old is not None and old.pod_uid == pod.uid
+    if pod.terminal and not claimed:
+        return LedgerEntry(state=DOOM, pod_uid=pod.uid)
+    if len(claimed) > 1:
+        return LedgerEntry(state=CONF, pod_uid=pod.uid)
+    if claimed:
+        one = claimed[0]
+        state, policy = HELD, ""
+        if same and old is not None and old.state == REL and old.box_uid == one.box.uid:
+            state, policy = REL, old.policy
+        return LedgerEntry(
+            state=state, pod_uid=pod.uid, box_uid=one.box.uid, box=one.box.name, slot=one.slot,
+            seq=old.seq if same and old is not None else one.seq, policy=policy,
+        )  # fmt: skip
+    if same and old is not None and old.state == DOOM:
+        return LedgerEntry(state=DOOM, pod_uid=pod.uid)
+    if pod.deleting:
+        return LedgerEntry(state=DOOM, pod_uid=pod.uid)
+    if not pod.suspect and not pod.restart_record:
+        never_ran = pod.phase not in RUNNING and not pod.container_ids
+        if never_ran or (trusted and same and old is not None and old.state == FREE):
+            return LedgerEntry(state=FREE, pod_uid=pod.uid)
+    return LedgerEntry(state=DIRTY, pod_uid=pod.uid, seq=old.seq if same and old is not None else 0)
+
+
+def _trusted(p: Pass, former: Former, pool: PoolSpec) -> bool:
+    """A Redis that restarted with its data: only the boot differs, and the Pool's own mark is not ahead of it."""
+    if not p.settings.ledger_trust_restart or not former.epoch or former.uid != pool.uid:
+        return False
+    mark = (pool.status or {}).get("ledger") or {}
+    return not mark or (mark.get("epoch") == former.epoch and int(mark.get("seq") or 0) <= former.seq)
