@@ -1,0 +1,434 @@
+"""Whoever moves the mirror forward enqueues, once, exactly what the move concerns: real Redis and routing."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+
+from osb.api import names
+from osb.api.key import Key
+from osb.decide.route import Context
+from osb.errors import Gone
+from osb.facts.adds import Add
+from osb.facts.ledger import LedgerEntry
+from osb.facts.pod import decode
+from osb.store import keys
+from osb.store.client import Store, connect
+from osb.store.forward import Forwarder
+from osb.store.ledger_types import Grant, Move, Proof
+
+POOL = Key("pool", "ns", "warm")
+BOX = Key("batchsandbox", "ns", "s1")
+CREATED = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Page:
+    items: list[dict[str, Any]]
+    version: str
+
+
+@pytest.fixture
+def forward(store: Store) -> Forwarder:
+    return Forwarder(store)
+
+
+def meta(name: str, version: int, **more: Any) -> dict[str, Any]:
+    base = {
+        "namespace": "ns",
+        "name": name,
+        "uid": f"{name}-uid",
+        "resourceVersion": str(version),
+        "generation": 1,
+        "creationTimestamp": CREATED,
+    }
+    return base | more
+
+
+def box(name: str = "s1", version: int = 1, *, annotations: Any = None, **spec: Any) -> dict[str, Any]:
+    spec = {"replicas": 1, "poolRef": "warm"} | spec
+    return {"metadata": meta(name, version, annotations=annotations or {}), "spec": spec}
+
+
+def recorded(*pods: str, released: tuple[str, ...] = ()) -> dict[str, str]:
+    found = {names.ALLOC_STATUS: orjson.dumps({"pods": pods, "poolRef": "warm", "seq": 1}).decode()}
+    if released:
+        found[names.ALLOC_RELEASED] = orjson.dumps({"pods": released}).decode()
+    return found
+
+
+def pod(name: str = "p1", version: int = 1, *, ready: bool = False, owner: str = "warm", **more: Any) -> Any:
+    ref = {
+        "apiVersion": names.API_VERSION,
+        "kind": "Pool",
+        "name": owner,
+        "uid": "warm-uid",
+        "controller": True,
+    }
+    status: dict[str, Any] = {"phase": "Running" if ready else "Pending"}
+    if ready:
+        status["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": CREATED}]
+    return {
+        "metadata": meta(name, version, ownerReferences=[ref], **more),
+        "spec": {"containers": [{"name": "main", "image": "i"}]},
+        "status": status,
+    }
+
+
+def pool(version: int = 1, *, generation: int = 1) -> dict[str, Any]:
+    return {
+        "metadata": meta("warm", version, generation=generation),
+        "spec": {"capacitySpec": {"bufferMin": generation}},
+    }
+
+
+def dirty(store: Store, kind: str = "pool") -> set[Key]:
+    return {found.key for found in store.queue.listing(kind, "dirty")}
+
+
+def due(store: Store, kind: str = "pool") -> set[Key]:
+    return {found.key for found in store.queue.listing(kind, "due")}
+
+
+def forget(store: Store, *keys_: Key) -> None:
+    for key in keys_ or (POOL, BOX):
+        store.queue.forget(key)
+
+
+def ledger_with(store: Store, entries: dict[str, LedgerEntry]) -> Proof:
+    forget(store, POOL)
+    store.queue.add([Add(key=POOL)])
+    token = uuid.uuid4().hex
+    store.queue.begin(POOL, token)
+    proof = Proof(POOL.member, token, "warm-uid")
+    store.ledger("ns", "warm").begin_rebuild(proof, "e1")
+    store.ledger("ns", "warm").commit(proof, "e1", entries)
+    return proof
+
+
+def grant(pod: str = "p1", slot: int = 0) -> Grant:
+    return Grant(pod, f"{pod}-uid", "s1-uid", "s1", slot)
+
+
+# -- events --------------------------------------------------------------------------------------------------
+
+
+def test_a_new_pooled_sandbox_is_mirrored_and_wakes_its_pool(store: Store, forward: Forwarder) -> None:
+    assert forward.put("batchsandbox", [box()]).applied == 1
+    assert dirty(store) == {POOL} and dirty(store, "batchsandbox") == set()
+    assert store.mirror.index("batchsandbox", "wait", "ns/warm") == ["ns/s1"]
+
+
+def test_the_same_event_from_a_second_watcher_enqueues_nothing(store: Store, forward: Forwarder) -> None:
+    forward.put("batchsandbox", [box()])
+    forget(store)
+    summary = Forwarder(store).put("batchsandbox", [box()])
+    assert (summary.applied, summary.old) == (0, 1)
+    assert dirty(store) == set()
+
+
+def test_the_old_object_decides_what_a_change_concerns(store: Store, forward: Forwarder) -> None:
+    forward.put("pool", [pool()])
+    forget(store)
+    forward.put("pool", [pool(2)])  # nothing that a pool reconcile reads
+    assert dirty(store) == set()
+    forward.put("pool", [pool(3, generation=2)])
+    assert dirty(store) == {POOL}
+
+
+def test_two_events_of_one_object_in_one_batch_are_both_routed(store: Store, forward: Forwarder) -> None:
+    summary = forward.put("batchsandbox", [box(version=1), box(version=2, poolRef="other"), box(version=3)])
+    assert summary.applied == 3
+    assert dirty(store) == {POOL, Key("pool", "ns", "other")}
+
+
+def test_pods_are_kept_as_facts_with_their_place_in_the_stock(store: Store, forward: Forwarder) -> None:
+    ledger_with(store, {"p1": LedgerEntry(state="free", pod_uid="p1-uid")})
+    forward.put("poolpod", [pod(version=1)])
+    assert store.ledger("ns", "warm").available() == []
+    forward.put("poolpod", [pod(version=2, ready=True)])
+    assert [name for name, _ in store.ledger("ns", "warm").available()] == ["p1"]
+    entry = store.mirror.read("poolpod", ["ns/p1"]).entries["ns/p1"]
+    assert entry is not None and decode(entry.doc).ready
+    forward.put("poolpod", [pod(version=3, ready=True, labels={names.LABEL_SUSPECT: "x"})])
+    assert store.ledger("ns", "warm").available() == []
+
+
+def test_a_pod_that_is_listed_but_not_controlled_by_a_pool_is_not_stock(
+    store: Store, forward: Forwarder
+) -> None:
+    foreign = pod(ready=True)
+    foreign["metadata"]["ownerReferences"][0]["controller"] = False
+    forward.put("poolpod", [foreign])
+    assert store.redis.hgetall(keys.RANK) == {} and dirty(store) == set()
+
+
+def test_a_pod_event_wakes_the_sandbox_that_holds_it(store: Store, forward: Forwarder) -> None:
+    forward.put("batchsandbox", [box(annotations=recorded("p1"))])
+    forward.put("poolpod", [pod(version=5, ready=True)])
+    forget(store)
+    forward.delete("poolpod", pod(version=6, ready=True))
+    assert dirty(store, "batchsandbox") == {BOX} and dirty(store) == {POOL}
+
+
+def test_a_deleted_object_wakes_what_it_concerned_even_if_it_was_never_seen(
+    store: Store, forward: Forwarder
+) -> None:
+    assert forward.delete("batchsandbox", box(version=9)).applied == 1
+    assert POOL in dirty(store)
+    assert forward.put("batchsandbox", [box(version=8)]).old == 1
+
+
+def test_a_new_pool_wakes_the_sandboxes_that_wait_for_any(store: Store, forward: Forwarder) -> None:
+    forward.put("batchsandbox", [box(poolRef="*")])
+    forget(store)
+    forward.put("pool", [pool()])
+    assert dirty(store, "batchsandbox") == {BOX}
+
+
+# -- own writes ----------------------------------------------------------------------------------------------
+
+
+def test_a_record_that_says_what_the_ledger_says_is_no_news(store: Store, forward: Forwarder) -> None:
+    proof = ledger_with(store, {"p1": LedgerEntry(state="free", pod_uid="p1-uid")})
+    forward.put("batchsandbox", [box()])
+    assert store.ledger("ns", "warm").allocate(proof, "op", [grant()]).ok
+    forget(store)
+    # When the watch shows our own patch before its answer was read (the entry is still a reservation).
+    forward.put("batchsandbox", [box(version=2, annotations=recorded("p1"))])
+    assert dirty(store) == set() and dirty(store, "batchsandbox") == set()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "news"),
+    [
+        (recorded("p1", "p2"), False),
+        (recorded("p1", "p2", released=("p2",)), True),  # an acknowledgement is news for the sandbox
+        (recorded("p1"), True),
+        (recorded("p1", "p9"), True),
+        (recorded("p2", "p1"), True),
+        (recorded("p1", "p2", "p3"), True),
+        ({}, True),
+        ({names.ALLOC_STATUS: "{nonsense"}, True),
+    ],
+    ids=["same", "acknowledged", "one lost", "forged", "swapped", "one more", "removed", "unreadable"],
+)
+def test_a_record_that_differs_from_the_ledger_is_news(
+    store: Store, forward: Forwarder, annotations: dict[str, str], news: bool
+) -> None:
+    proof = ledger_with(
+        store, {name: LedgerEntry(state="free", pod_uid=f"{name}-uid") for name in ("p1", "p2")}
+    )
+    forward.put(
+        "batchsandbox", [box(replicas=2, annotations={names.ALLOC_STATUS: '{"pods":[],"poolRef":"warm"}'})]
+    )
+    store.ledger("ns", "warm").allocate(proof, "op", [grant("p1", 0), grant("p2", 1)])
+    moves = [
+        Move(what="settle", pod=p, pod_uid=f"{p}-uid", from_state="resv", box_uid="s1-uid")
+        for p in ("p1", "p2")
+    ]
+    store.ledger("ns", "warm").move(proof, moves)
+    forget(store)
+    forward.put("batchsandbox", [box(version=2, replicas=2, annotations=annotations)])
+    assert bool(dirty(store) | dirty(store, "batchsandbox")) == news
+
+
+def test_an_answer_to_a_versioned_write_leaves_the_own_key_out(store: Store, forward: Forwarder) -> None:
+    forward.put("pool", [pool()])
+    forget(store)
+    forward.put("pool", [pool(2, generation=2)], own=POOL, versioned=True)
+    assert dirty(store) == set()
+
+
+def test_an_answer_to_a_write_without_version_may_hide_a_foreign_change(
+    store: Store, forward: Forwarder
+) -> None:
+    forward.put("pool", [pool()])
+    forget(store)
+    forward.put("pool", [pool(2, generation=2)], own=POOL)
+    assert dirty(store) == {POOL}
+
+
+def test_another_key_is_told_whatever_the_write_carried(store: Store, forward: Forwarder) -> None:
+    forward.put("batchsandbox", [box(annotations=recorded("p1"))])
+    forget(store)
+    forward.put("poolpod", [pod(ready=True)], own=POOL, versioned=True)
+    assert dirty(store) == set() and due(store) == set()
+    assert dirty(store, "batchsandbox") == {BOX}
+
+
+def test_the_due_time_of_the_own_key_is_kept(store: Store, forward: Forwarder) -> None:
+    expiring = box(poolRef="", expireTime="2030-01-01T00:00:00Z")
+    forward.put("batchsandbox", [expiring], own=BOX, versioned=True)
+    assert dirty(store, "batchsandbox") == set() and due(store, "batchsandbox") == {BOX}
+
+
+def test_own_answers_prove_nothing_about_the_stream(store: Store, forward: Forwarder) -> None:
+    forward.put("pool", [pool()], own=POOL, versioned=True)
+    assert store.mirror.age_ms("pool") == -1
+    forward.put("pool", [pool(2)])
+    assert store.mirror.age_ms("pool") >= 0
+
+
+# -- two writers ---------------------------------------------------------------------------------------------
+
+
+def test_an_object_that_moved_meanwhile_is_routed_again_from_what_it_is_now(store: Store) -> None:
+    """Between the look and the put another watcher shows an older state that this route had not seen."""
+    raced: list[bool] = []
+
+    def route(kind: str, old: Any, new: Any, ctx: Context) -> tuple[Add, ...]:
+        if not raced:
+            raced.append(True)
+            other = Forwarder(store, route=lambda *_: ())
+            other.put("pool", [pool(2, generation=2)])
+        generation = old["metadata"]["generation"] if old else 0
+        return (Add(key=Key("pool", "ns", f"from-{generation}")),)
+
+    forward = Forwarder(store, route=route)
+    assert forward.put("pool", [pool(3, generation=3)]).applied == 1
+    assert dirty(store) == {Key("pool", "ns", "from-2")}
+
+
+def test_an_object_that_never_stands_still_is_a_fault_and_not_an_endless_loop(store: Store) -> None:
+    version = iter(range(2, 1000))
+
+    def route(kind: str, old: Any, new: Any, ctx: Context) -> tuple[Add, ...]:
+        Forwarder(store, route=lambda *_: ()).put("pool", [pool(next(version))])
+        return ()
+
+    with pytest.raises(Gone, match="never stood still"):
+        Forwarder(store, route=route).put("pool", [pool(5000)])
+
+
+def test_many_watchers_and_a_relist_at_once_end_in_the_newest_state(redis_url: str, store: Store) -> None:
+    def run(work: Callable[[Forwarder], None]) -> threading.Thread:
+        def body() -> None:
+            own = connect(redis_url)
+            work(Forwarder(own))
+            own.close()
+
+        thread = threading.Thread(target=body)
+        thread.start()
+        return thread
+
+    def events(offset: int) -> Callable[[Forwarder], None]:
+        def work(forward: Forwarder) -> None:
+            for version in range(10 + offset, 210, 3):
+                forward.put("poolpod", [pod(f"p{n}", version, ready=version % 2 == 0) for n in range(8)])
+
+        return work
+
+    def lists(forward: Forwarder) -> None:
+        for version in range(20, 200, 30):
+            forward.relist(
+                "poolpod", iter([Page([pod(f"p{n}", version - 5) for n in range(8)], str(version))])
+            )
+
+    threads = [run(events(0)), run(events(1)), run(events(2)), run(lists)]
+    for thread in threads:
+        thread.join()
+    entries = store.mirror.read("poolpod", [f"ns/p{n}" for n in range(8)]).entries
+    assert [entry and entry.version for entry in entries.values()] == ["209"] * 8
+    assert store.redis.hgetall(keys.RANK) == {}  # 209 is odd: nobody is ready
+    assert store.mirror.index("poolpod", "owner", "warm-uid") == sorted(entries)
+
+
+# -- lists ---------------------------------------------------------------------------------------------------
+
+
+def test_a_first_list_enqueues_every_key_deep_and_behind_live_work(store: Store, forward: Forwarder) -> None:
+    assert forward.relist("pool", [Page([pool()], "10")]) == "10"
+    assert forward.relist("batchsandbox", [Page([box()], "11"), Page([box("s2")], "11")]) == "11"
+    assert store.mirror.synced("pool") and store.mirror.synced("batchsandbox")
+    assert dirty(store) == {POOL} and dirty(store, "batchsandbox") == {BOX, Key("batchsandbox", "ns", "s2")}
+    assert store.queue.stats("pool").dirty_later == 1 and store.queue.stats("pool").dirty_now == 0
+    assert store.queue.begin(POOL, "t").deep
+
+
+def test_a_list_after_a_restart_enqueues_every_key_although_nothing_moved(
+    store: Store, forward: Forwarder
+) -> None:
+    forward.relist("pool", [Page([pool()], "10")])
+    forget(store)
+    store.redis.hset(keys.mirror("pool", "meta"), "boot", "another process")
+    assert forward.put("pool", [pool()]).unsynced
+    forward.relist("pool", [Page([pool()], "10")])
+    assert dirty(store) == {POOL}
+
+
+def test_pods_listed_after_a_loss_wake_their_pools_and_keep_due_times(
+    store: Store, forward: Forwarder
+) -> None:
+    forward.relist("poolpod", [Page([pod(ready=True)], "10")])
+    assert dirty(store) == {POOL} and store.queue.begin(POOL, "t").deep
+    forward.relist("batchsandbox", [Page([box(expireTime="2030-01-01T00:00:00Z")], "10")])
+    assert due(store, "batchsandbox") == {BOX}
+
+
+def test_a_later_list_enqueues_only_what_changed(store: Store, forward: Forwarder) -> None:
+    forward.relist("batchsandbox", [Page([box(), box("s2"), box("s3")], "10")])
+    forget(store, POOL, *(Key("batchsandbox", "ns", f"s{n}") for n in (1, 2, 3)))
+    forward.relist("batchsandbox", [Page([box(), box("s2", 12, poolRef="other")], "20")])
+    assert store.mirror.names("batchsandbox") == ["ns/s1", "ns/s2"]
+    assert dirty(store) == {POOL, Key("pool", "ns", "other")}
+    assert Key("batchsandbox", "ns", "s3") in dirty(store, "batchsandbox")  # gone
+    assert BOX not in dirty(store, "batchsandbox")
+
+
+def test_what_arrives_while_the_list_runs_survives_it(store: Store, forward: Forwarder) -> None:
+    other = Forwarder(store)
+
+    def pages() -> Iterator[Page]:
+        yield Page([box("s1")], "10")
+        other.put("batchsandbox", [box("s2", 12)])
+        yield Page([box("s3")], "10")
+
+    forward.relist("batchsandbox", pages())
+    assert sorted(store.mirror.names("batchsandbox")) == ["ns/s1", "ns/s2", "ns/s3"]
+
+
+def test_a_flush_while_the_list_runs_makes_it_start_over(store: Store, forward: Forwarder) -> None:
+    def pages() -> Iterator[Page]:
+        yield Page([box("s1")], "10")
+        store.redis.flushall()
+        yield Page([box("s2")], "10")
+
+    with pytest.raises(Gone, match="lost"):
+        forward.relist("batchsandbox", pages())
+    assert not store.mirror.synced("batchsandbox")
+    forward.relist("batchsandbox", [Page([box("s1"), box("s2")], "10")])
+    assert store.mirror.synced("batchsandbox") and store.mirror.size("batchsandbox") == 2
+
+
+def test_lists_of_several_namespaces_count_from_the_oldest(store: Store, forward: Forwarder) -> None:
+    assert forward.relist("pool", [Page([pool()], "120"), Page([], "99")]) == "99"
+    assert store.redis.hget(keys.mirror("pool", "meta"), "floor") == b"99"
+
+
+def test_a_list_without_any_page_is_no_empty_cluster(store: Store, forward: Forwarder) -> None:
+    forward.put("pool", [pool()])
+    with pytest.raises(Gone):
+        forward.relist("pool", [])
+    assert store.mirror.size("pool") == 1 and not store.mirror.synced("pool")
+
+
+def test_a_restored_cluster_is_noticed_and_the_next_list_starts_from_nothing(
+    store: Store, forward: Forwarder
+) -> None:
+    forward.relist("pool", [Page([pool(90)], "100")])
+    ledger_with(store, {})
+    forget(store)
+    with pytest.raises(Gone, match="went back"):
+        forward.relist("pool", [Page([pool(40)], "50")])
+    assert not store.ledger("ns", "warm").meta().ready
+    forward.relist("pool", [Page([pool(40)], "50")])
+    entry = store.mirror.read("pool", ["ns/warm"]).entries["ns/warm"]
+    assert entry is not None and entry.version == "40"
+    assert dirty(store) == {POOL}
