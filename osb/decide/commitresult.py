@@ -1,0 +1,101 @@
+"""How a commit Job ended, and the digests that its pod reported.
+
+In: raw Job and pods. Out: facts, or `Unreadable`. A Job counts only if this snapshot's UID controls it, a pod
+only if that Job's UID does: names and labels are those of any earlier incarnation too
+(spec/pause-resume-snapshot.md 8.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from osb.decide.commitjob import CONTAINER
+
+Raw = Mapping[str, Any]
+FORMAT = 1  # what our committer writes; without it a digest is no registry manifest digest
+
+
+class Unreadable(Exception):
+    """The Job succeeded, but what it saved cannot be told."""
+
+
+def controller_uid(obj: Raw) -> str:
+    """UID of the controller owner, "" when there is none."""
+    owners = (obj.get("metadata") or {}).get("ownerReferences") or ()
+    return next((str(o.get("uid") or "") for o in owners if o.get("controller")), "")
+
+
+def succeeded(job: Raw) -> bool:
+    return bool((job.get("status") or {}).get("succeeded"))
+
+
+def failure(job: Raw) -> str | None:
+    """The message of the Job's Failed condition, None while it has not failed."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Failed" and condition.get("status") == "True":
+            return str(condition.get("message") or "Commit job failed")
+    return None
+
+
+def finished(job: Raw) -> bool:
+    return succeeded(job) or failure(job) is not None
+
+
+def pods_of(job: Raw, pods: Iterable[Raw]) -> list[Raw]:
+    """Those of `pods` that this very Job controls."""
+    uid = (job.get("metadata") or {}).get("uid")
+    return [pod for pod in pods if uid and controller_uid(pod) == uid]
+
+
+def running(pods: Iterable[Raw]) -> bool:
+    """True while the committer may still work in one of `pods`."""
+    return any((pod.get("status") or {}).get("phase") in (None, "", "Pending", "Running") for pod in pods)
+
+
+def result(job: Raw, pods: Iterable[Raw], requested: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Container -> manifest digest ("" when unknown), complete for `requested` (container, image).
+
+    Raises Unreadable when no pod of the Job reports every container with the image that was asked for.
+    """
+    wanted = dict(requested)
+    why = "no pod of the Job has reported"
+    for pod in pods_of(job, pods):
+        message = _message(pod)
+        if message is None:
+            continue
+        try:
+            found = _entries(message)
+        except (orjson.JSONDecodeError, TypeError, AttributeError, KeyError, ValueError):
+            why = f"its report is not readable: {message[:60]!r}"
+            continue
+        off = [name for name, image in wanted.items() if found.get(name, ("", ""))[0] != image]
+        if not off:
+            return {name: found[name][1] for name in wanted}
+        why = f"its report lacks container {off[0]} with the image asked for"
+    raise Unreadable(why)
+
+
+def _message(pod: Raw) -> str | None:
+    """The termination message of the commit container that exited with 0."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (status.get("state") or {}).get("terminated")
+        if status.get("name") == CONTAINER and ended and ended.get("exitCode") == 0:
+            return str(ended.get("message") or "")
+    return None
+
+
+def _entries(message: str) -> dict[str, tuple[str, str]]:
+    """name -> (image, digest). A committer that does not state our format knows no manifest digest."""
+    data = orjson.loads(message)
+    ours = data.get("v") == FORMAT
+    entries = {}
+    for item in data["containers"]:
+        digest = str(item.get("digest") or "")
+        entries[str(item["name"])] = (
+            str(item["image"]),
+            digest if ours and digest.startswith("sha256:") else "",
+        )
+    return entries

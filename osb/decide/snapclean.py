@@ -1,0 +1,107 @@
+"""Deletion of a SandboxSnapshot: stop its Jobs, leave no container frozen, then drop the finalizer.
+
+In: a `SnapshotView` of a terminating snapshot. Out: a `Plan`. An active commit Job is deleted and its pod
+waited for, so that its trap can unfreeze; then an unpause Job runs if something may still be frozen and the
+source pod lives on. Every wait has an end (spec/pause-resume-snapshot.md 8.6, spec/pitfalls.md 22). Pushed
+images are never deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from osb.api import names, times
+from osb.decide import commitresult as results
+from osb.decide.commitjob import unpause_job, unpause_name
+from osb.decide.plan import Action, CreateObject, DeleteObject, PatchObject, Plan, event
+from osb.facts.boxview import SnapshotView
+
+KIND = "snapshot"
+LIMIT = 180.0  # seconds of deletion after which the finalizer goes whatever is left
+LOOK = 1.0
+
+
+def plan(view: SnapshotView) -> Plan:
+    """The next step of a deletion."""
+    meta = view.obj["metadata"]
+    if names.FINALIZER_SNAPSHOT not in (meta.get("finalizers") or ()):
+        return Plan(reasons=("terminating; nothing of ours holds it",))
+    since = times.parse_or_none(meta["deletionTimestamp"]) or view.now
+    if (view.now - since).total_seconds() > LIMIT:
+        text = f"containers of pod {_status(view).get('sourcePodName')} may still be frozen; clean-up took too long"
+        return _release(view, (event(KIND, "Warning", "CleanupTimeout", text),))
+    job, unpause = _ours(view, view.commit_job), _ours(view, view.unpause_job)
+    if job is not None and not results.finished(job) and not job["metadata"].get("deletionTimestamp"):
+        stop = _delete(job, "the snapshot is deleted")
+        if not may_be_frozen(view):
+            return Plan((stop,), reasons=("its commit Job is stopped",), again=LOOK)
+        # The unpause Job is asked for together with the stop: afterwards nothing tells that a commit was
+        # running.
+        made = () if unpause is not None else (_unpause(view),)
+        return Plan(
+            (stop, *made), reasons=("its commit Job is stopped, containers are unfrozen",), again=LOOK
+        )
+    if job is not None and job["metadata"].get("deletionTimestamp"):
+        return Plan(reasons=("its commit Job is ending",), again=LOOK)
+    if results.running(view.job_pods):
+        return Plan(reasons=("the committer is ending",), again=LOOK)
+    if unpause is None and may_be_frozen(view):
+        return Plan((_unpause(view),), reasons=("containers are unfrozen first",), again=LOOK)
+    if unpause is not None and not results.finished(unpause) and source_alive(view):
+        return Plan(reasons=("containers are being unfrozen",), again=LOOK)
+    return _release(view, ())
+
+
+def source_alive(view: SnapshotView) -> bool:
+    """The recorded pod still exists, stays, and its node is there."""
+    status, pod = _status(view), view.source
+    if pod is None or view.node_gone or not status.get("containers") or not status.get("sourceNodeName"):
+        return False
+    meta = pod.get("metadata") or {}
+    return meta.get("uid") == status.get("sourcePodUID") and not meta.get("deletionTimestamp")
+
+
+def may_be_frozen(view: SnapshotView) -> bool:
+    """A commit was running, or a pause's commit left the containers frozen on purpose; and the pod lives on."""
+    if not source_alive(view) or view.box is None or view.box.deleting is not None:
+        return False
+    phase = _status(view).get("phase")
+    internal = any(o.get("controller") for o in view.obj["metadata"].get("ownerReferences") or ())
+    job = _ours(view, view.commit_job)
+    active = job is not None and not results.finished(job)
+    return phase == names.COMMITTING or active or (phase == names.SUCCEED and internal)
+
+
+def _release(view: SnapshotView, notes: tuple[Action, ...]) -> Plan:
+    meta = view.obj["metadata"]
+    kept = [item for item in meta.get("finalizers") or () if item != names.FINALIZER_SNAPSHOT]
+    jobs = [
+        _delete(j, "its snapshot is deleted") for j in (view.commit_job, view.unpause_job) if _ours(view, j)
+    ]
+    patch = PatchObject(
+        KIND,
+        meta["name"],
+        {"metadata": {"finalizers": kept}},
+        version=meta["resourceVersion"],
+        why="nothing of it is left",
+    )
+    return Plan((*notes, *jobs, patch), reasons=("cleaned up",))
+
+
+def _unpause(view: SnapshotView) -> CreateObject:
+    meta = view.obj["metadata"]
+    body = unpause_job(meta, _status(view), view.options)
+    return CreateObject("job", unpause_name(meta["name"]), body, why="unfreeze the containers")
+
+
+def _delete(job: Mapping[str, Any], why: str) -> DeleteObject:
+    return DeleteObject("job", job["metadata"]["name"], job["metadata"]["uid"], why=why)
+
+
+def _ours(view: SnapshotView, job: Mapping[str, Any] | None) -> Any:
+    return job if job is not None and results.controller_uid(job) == view.obj["metadata"]["uid"] else None
+
+
+def _status(view: SnapshotView) -> Mapping[str, Any]:
+    return view.obj.get("status") or {}
