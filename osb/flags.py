@@ -298,3 +298,13 @@ def _following(flag: Flag, rest: list[str]) -> str:
     if not rest:
         raise ConfigError(f"--{flag.name} needs a value")
     return rest.pop(0)
+
+
+def render_table() -> str:
+    """The table as Markdown, the content of docs/settings.md."""
+    lines = ["| flag | environment | type | default | meaning |", "|---|---|---|---|---|"]
+    for flag in FLAGS:
+        variables = ", ".join(f"`{name}`" for name in flag.variables)
+        default = f"`{flag.default}`" if flag.default else ""
+        lines.append(f"| `--{flag.name}` | {variables} | {flag.type} | {default} | {flag.help} |")
+    return "\n".join(lines) + "\n"

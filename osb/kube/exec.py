@@ -68,7 +68,7 @@ def run(
 def _run(session: Session, path: str, what: str, end: float) -> ExecResult:
     import websocket
 
-    socket = websocket.WebSocket(sslopt=_tls(session.configuration), skip_utf8_validation=True)
+    socket: Any = websocket.WebSocket(sslopt=_tls(session.configuration), skip_utf8_validation=True)
     socket.settimeout(_left(end))
     try:
         _connect(socket, session, path, _left(end))
