@@ -29,7 +29,7 @@ def plan(view: SnapshotView) -> Plan:
         return Plan(reasons=("terminating; nothing of ours holds it",))
     since = times.parse_or_none(meta["deletionTimestamp"]) or view.now
     if (view.now - since).total_seconds() > LIMIT:
-        text = f"containers of pod {_status(view).get('sourcePodName')} may still be frozen; clean-up took too long"
+        text = f"pod {_status(view).get('sourcePodName')} may still be frozen; clean-up took too long"
         return _release(view, (event(KIND, "Warning", "CleanupTimeout", text),))
     job, unpause = _ours(view, view.commit_job), _ours(view, view.unpause_job)
     if job is not None and not results.finished(job) and not job["metadata"].get("deletionTimestamp"):
@@ -63,7 +63,7 @@ def source_alive(view: SnapshotView) -> bool:
 
 
 def may_be_frozen(view: SnapshotView) -> bool:
-    """A commit was running, or a pause's commit left the containers frozen on purpose; and the pod lives on."""
+    """A commit was running, or a pause's commit left containers frozen on purpose; and the pod lives on."""
     if not source_alive(view) or view.box is None or view.box.deleting is not None:
         return False
     phase = _status(view).get("phase")
@@ -76,9 +76,8 @@ def may_be_frozen(view: SnapshotView) -> bool:
 def _release(view: SnapshotView, notes: tuple[Action, ...]) -> Plan:
     meta = view.obj["metadata"]
     kept = [item for item in meta.get("finalizers") or () if item != names.FINALIZER_SNAPSHOT]
-    jobs = [
-        _delete(j, "its snapshot is deleted") for j in (view.commit_job, view.unpause_job) if _ours(view, j)
-    ]
+    ours = (_ours(view, view.commit_job), _ours(view, view.unpause_job))
+    jobs = [_delete(job, "its snapshot is deleted") for job in ours if job is not None]
     patch = PatchObject(
         KIND,
         meta["name"],

@@ -304,7 +304,7 @@ def _fail(
     actions: tuple[Action, ...] = (),
     job: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Failed for good. A Job that still exists is deleted, which lets its committer unfreeze what it froze."""
+    """Failed for good. A Job that still exists is deleted, so that its committer unfreezes what it froze."""
     conditions = stored(_status(view), now=view.now)
     conditions.clear(names.PROGRESSING, names.READY)
     conditions.set(names.FAILED, reason, message)

@@ -41,7 +41,7 @@ class Unsaveable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`containers` are (name, image reference); `left_out` are containers of the pod or template not saved."""
+    """`containers` are (name, image reference); `left_out` are those of pod or template not saved."""
 
     pod: str
     uid: str
@@ -137,7 +137,7 @@ def image_uri(view: SnapshotView, box: BoxSpec, container: str, *, internal: boo
 
 
 def tag(snapshot: str, uid: str, *, generation: int | None) -> str:
-    """`snap-gen<N>-<uid>` inside a pause (`generation` given), else `snap-<32 hex>-<uid>`; uid is cut to 8."""
+    """`snap-gen<N>-<uid>` inside a pause (`generation` given), else `snap-<hex>-<uid>`; uid cut to 8."""
     if generation is not None:
         return f"snap-gen{generation}-{uid[:8]}"
     public = _PUBLIC.fullmatch(snapshot)
@@ -146,7 +146,7 @@ def tag(snapshot: str, uid: str, *, generation: int | None) -> str:
 
 
 def check_reference(uri: str) -> None:
-    """Raises InvalidInput unless `uri` is `host[:port]/path…:tag` with components that every registry takes."""
+    """Raises InvalidInput unless `uri` is `host[:port]/path:tag` with components every registry takes."""
     repository, _, label = uri.rpartition(":")
     host, slash, path = repository.partition("/")
     if not slash or not _HOST.fullmatch(host):
