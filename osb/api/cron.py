@@ -81,7 +81,7 @@ def _values(part: str, name: str, low: int, high: int, field: str) -> frozenset[
     found: set[int] = set()
     for item in part.lower().split(","):
         span, slash, step_text = item.partition("/")
-        step = int(step_text) if step_text.isdecimal() else 0
+        step = int(step_text) if _is_number(step_text) else 0
         first, last = _span(span, name, low, high)
         if slash and "-" not in span and span != "*":
             last = high
@@ -100,5 +100,9 @@ def _span(span: str, name: str, low: int, high: int) -> tuple[int | None, int | 
 
 def _value(text: str, name: str, low: int, high: int) -> int | None:
     words = {"month": _MONTHS, "weekday": _DAYS}.get(name, {})
-    value = words.get(text, int(text) if text.isdecimal() else -1)
+    value = words.get(text, int(text) if _is_number(text) else -1)
     return value if low <= value <= high else None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from osb.errors import InvalidInput
 
-_DIGITS = re.compile(r"\d{1,9}")
-_PERCENT = re.compile(r"\d{1,9}%")
+_DIGITS = re.compile(r"[0-9]{1,9}")
+_PERCENT = re.compile(r"[0-9]{1,9}%")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from osb.errors import InvalidInput
 
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
