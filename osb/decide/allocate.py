@@ -15,7 +15,7 @@ from itertools import groupby
 
 from osb.api import names
 from osb.decide import place
-from osb.decide.order import Waiter, effective_priority, place_text, waiter, waiting_line
+from osb.decide.order import Waiter, effective_priority, waiter, waiting_line
 from osb.decide.place import Need
 from osb.facts import ledger
 from osb.facts.boxview import Waiting
@@ -251,9 +251,7 @@ def _waiting(
             missing=missing[one.uid],
             position=position,
             line=length,
-            detail=place_text(
-                missing=missing[one.uid], replicas=one.replicas, position=position, length=length
-            ),
+            detail=_detail(code, one, view),
             cannot_grow=code == names.WAIT_CAPACITY,
         )
     return result
@@ -276,6 +274,17 @@ def _code(one: Waiter, too_big: set[str], *, view: ServeView, left: int, exhaust
     if view.create_failing:
         return names.WAIT_CANNOT_CREATE
     return names.WAIT_NO_READY_POD
+
+
+def _detail(code: str, one: Waiter, view: ServeView) -> str:
+    """What the code alone does not say; the place in the line is added where the message is written."""
+    if code == names.WAIT_REQUEST_EXCEEDS_POOL:
+        return f"{one.replicas} pods are more than poolMax {view.pool.pool_max} can ever provide"
+    if code == names.WAIT_CAPACITY:
+        return f"all {view.pool.pool_max} pods of poolMax are taken"
+    if code == names.WAIT_POOL_SPEC_INVALID:
+        return "the pool has no usable template"
+    return view.create_failing[:200] if code == names.WAIT_CANNOT_CREATE else ""
 
 
 def cannot_grow(view: ServeView, left: int) -> bool:

@@ -80,17 +80,3 @@ def waiting_line(waiters: Iterable[Waiter], now: datetime) -> list[Waiter]:
     line = [w for w in waiters if w.slots and not w.timed_out(now)]
     line.sort(key=lambda w: (-effective_priority(w, now), w.created, w.uid))
     return line
-
-
-def rounded(position: int) -> int:
-    """1, 2, 5, 10, then two digits: a queue of a thousand must not cost a thousand writes per grant."""
-    for step in (1, 2, 5, 10):
-        if position <= step:
-            return step
-    digits: int = 10 ** (len(str(position)) - 2)
-    return position // digits * digits
-
-
-def place_text(*, missing: int, replicas: int, position: int, length: int) -> str:
-    """`missing 2 of 3; position about 40 of 180`."""
-    return f"missing {missing} of {replicas}; position about {rounded(position)} of {rounded(length)}"

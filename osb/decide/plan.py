@@ -37,57 +37,85 @@ class DeletePod:
     grace: int | None = None
 
 
+Cause = Literal["scale-down", "rolling update", "evicted", "ended", "stuck", "suspect", "doomed before"]
+
+
 @dataclass(frozen=True, slots=True)
 class Doom:
-    """Take an idle pod out of the stock (`from_state` > doom), then DELETE it with UID and version."""
+    """Take an idle pod out of the stock (`from_state` > doom), then DELETE it with UID and version.
+
+    `from_state` may be doom already (an earlier DELETE is not known to have worked): then only the DELETE.
+    `cause` chooses the event; `why` is for people.
+    """
 
     name: str
     uid: str
     version: str
     from_state: str
-    why: str
+    cause: Cause
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recycle:
-    """Run `step` (see `osb.decide.recycle`) for a pod in `rel` or `dirty`; apply proves the entry first."""
+    """One step for a pod in `rel` or `dirty` (see `osb.decide.recycle`); apply reads live and proves the
+    entry first.
+
+    `delete`: DELETE with UID. `free`: done; with `clean` first remove restart record and suspect label from
+      the pod,
+    then acknowledge on the sandbox, then the ledger. `gone`: acknowledge, then the ledger. (`attempt` and
+      `wait` are
+    no actions of a pool: the first is a `Wake` of the pod's recycle key, the second a look later.)
+    `failed`: the pinned policy could not be carried out.
+    """
 
     name: str
     uid: str
     version: str
     from_state: str
     policy: str
-    step: str
+    step: Literal["delete", "free", "gone"]
     box: str = ""
     box_uid: str = ""
     slot: int = -1
-    record: str = ""
+    clean: bool = False
+    failed: bool = False
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One ledger move: `what` is its name in `osb.store.ledger` (gone, born, orphan, release, conf, ...)."""
+    """One ledger move: `what` is its name in `osb.store.ledger` (gone, lost, born, orphan, release, conf).
+
+    `confirm`: read that object live first and move only if the reason still holds: "pod" is gone, terminal,
+    terminating or of another UID; "box" does not hold the pod any more (gone, other UID, its record does not
+      claim it).
+    """
 
     what: str
     name: str
     uid: str
     from_state: str
+    box: str = ""
     box_uid: str = ""
     policy: str = ""
-    live: bool = False
-    """Read the pod live first and move only if it is gone, terminal or another one."""
+    confirm: Literal["", "pod", "box"] = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """A reservation whose claim is not known to have landed: read live, roll forward (protocols.md 5)."""
+class Acknowledge:
+    """Patch a sandbox, with `version`: name `pods` as released (the ledger attributes none of them to it any
+    more).
 
-    name: str
-    uid: str
+    No pods: a terminating sandbox that holds nothing only loses the pool's finalizer.
+    """
+
     box: str
     box_uid: str
-    slot: int
+    version: str
+    pods: tuple[str, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +226,7 @@ Action = (
     | Doom
     | Recycle
     | Move
-    | Settle
+    | Acknowledge
     | PatchPod
     | DeleteBox
     | CreateObject

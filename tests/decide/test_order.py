@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from osb.decide.order import Waiter, effective_priority, place_text, rounded, waiting_line
+from osb.decide.order import Waiter, effective_priority, waiting_line
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -52,16 +52,3 @@ def test_a_waiter_past_its_timeout_leaves_the_line() -> None:
 
 def test_who_wants_nothing_does_not_stand_in_the_line() -> None:
     assert order(waiter("a", slots=())) == []
-
-
-@pytest.mark.parametrize(
-    ("position", "shown"), [(1, 1), (2, 2), (3, 5), (7, 10), (14, 14), (123, 120), (1999, 1900)]
-)
-def test_a_position_is_shown_rounded(position: int, shown: int) -> None:
-    assert rounded(position) == shown
-
-
-def test_the_place_reads_as_documented() -> None:
-    assert place_text(missing=2, replicas=3, position=41, length=183) == (
-        "missing 2 of 3; position about 41 of 180"
-    )
