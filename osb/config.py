@@ -63,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_image_template: str = "{registry}/{namespace}/{sandbox}/{container}:{tag}"
     resume_pull_secret: str = ""
     resume_timeout: float = 600.0
+    task_events: bool = False
     dry_run: bool = False
     log_format: str = "json"
     log_level: str = "info"

@@ -263,6 +263,7 @@ _OURS = (
         "image reference of a snapshot; must name {namespace} and {tag}",
         default="{registry}/{namespace}/{sandbox}/{container}:{tag}",
     ),
+    _flag("task-events", "task_events", "send task events for Flower", type="bool", default="false"),
     _flag("dry-run", "dry_run", "watch and decide, write nothing", type="bool", default="false"),
 )
 

@@ -74,19 +74,6 @@ def without_finalizer(box: BoxSpec, finalizer: str) -> tuple[str, ...] | None:
     return tuple(one for one in box.finalizers if one != finalizer)
 
 
-def lost(box: BoxSpec, slots: Collection[int], *, failed: Collection[int], endpoints: Iterable[str]) -> Next:
-    """Mark lost pods: `failed` slots are given up, the other `slots` are open for a substitute."""
-    old = box.record or Record()
-    after = replace(
-        old,
-        seq=old.seq + 1,
-        open=tuple(sorted((set(old.open) | set(slots)) - set(failed))),
-        failed=tuple(sorted(set(old.failed) | set(failed))),
-        losses=old.losses + len(set(slots) | set(failed)),
-    )
-    return Next({names.ALLOC_STATUS: record.format(after), names.ENDPOINTS: record.format_endpoints(endpoints)})
-
-
 def acknowledged(box: BoxSpec, pods: Collection[str]) -> Next:
     """`pods` are recycled: name them released; cut slots beyond replicas; a finished detach clears the record.
 

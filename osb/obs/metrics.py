@@ -2,14 +2,14 @@
 
 Labels with a closed set of values exist from the start, so that a rate sees 0 instead of nothing. Metrics
 live in one process; gauges of the cluster's state are set by whichever process knows it (`replace` swaps a
-whole family). Use the named functions where there is one, else `inc`, `observe`, `put`.
+whole family). Use: `inc`, `observe`, `put`, `replace`; names and labels that are not in the table are errors.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import (
     GC_COLLECTOR,
@@ -24,8 +24,6 @@ from prometheus_client import (
 )
 
 from osb.obs.table import TABLE, Metric
-
-CONTROLLER_OF = {"snapshot": "sandboxsnapshot"}  # the reference's name of that controller
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
@@ -79,62 +77,6 @@ def api_call(verb: str, kind: str, code: str, seconds: float) -> None:
 
 def api_throttled(seconds: float) -> None:
     _METRICS["opensandbox_api_throttle_seconds_total"].inc(seconds)
-
-
-class QueueSizes(Protocol):
-    """What `queue` reads of `osb.store.queue.QueueStats`."""
-
-    @property
-    def dirty_now(self) -> int: ...
-    @property
-    def dirty_later(self) -> int: ...
-    @property
-    def running(self) -> int: ...
-    @property
-    def due(self) -> int: ...
-    @property
-    def quarantined(self) -> int: ...
-    @property
-    def oldest_ms_now(self) -> int: ...
-    @property
-    def oldest_ms_later(self) -> int: ...
-
-
-def queue(kind: str, sizes: QueueSizes) -> None:
-    """Gauges of one kind's queue. Running keys count into the depth of *now*: they hold worker slots."""
-    for state in ("dirty_now", "dirty_later", "running", "due", "quarantined"):
-        put("opensandbox_queue_keys", getattr(sizes, state), kind=kind, state=state)
-    put("opensandbox_queue_depth", sizes.dirty_now + sizes.running, queue=f"{kind}.now")
-    put("opensandbox_queue_depth", sizes.dirty_later, queue=f"{kind}.later")
-    put("opensandbox_queue_oldest_seconds", sizes.oldest_ms_now / 1000, queue=f"{kind}.now")
-    put("opensandbox_queue_oldest_seconds", sizes.oldest_ms_later / 1000, queue=f"{kind}.later")
-
-
-def begin(kind: str, state: str) -> None:
-    """A worker wanted to start a key, and what the queue answered."""
-    inc("opensandbox_queue_begin_total", kind=kind, state=state)
-
-
-def rescued(kind: str, count: int) -> None:
-    """Keys whose lease ran out: their worker died or froze."""
-    inc("opensandbox_queue_rescued_total", count, kind=kind, what="lease_expired")
-
-
-def reconciled(kind: str, result: str, seconds: float) -> None:
-    """One reconcile: success, error, requeue or requeue_after."""
-    controller = CONTROLLER_OF.get(kind, kind)
-    inc("controller_runtime_reconcile_total", controller=controller, result=result)
-    observe("controller_runtime_reconcile_time_seconds", seconds, controller=controller)
-    if result == "error":
-        inc("controller_runtime_reconcile_errors_total", controller=controller)
-
-
-def watch_restarted(kind: str) -> None:
-    inc("opensandbox_watch_restarts_total", kind=kind)
-
-
-def watch_events(kind: str, count: int) -> None:
-    inc("opensandbox_watch_events_total", count, kind=kind)
 
 
 def value(name: str, **labels: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -78,32 +77,6 @@ def test_pool_state_demand_latency_recycling_and_conflicts_are_all_told():
         "opensandbox_recycle_seconds",
         "opensandbox_ledger_conflicts_total",
     }
-
-
-@dataclass
-class Sizes:
-    dirty_now: int = 2
-    dirty_later: int = 3
-    running: int = 1
-    due: int = 5
-    quarantined: int = 1
-    oldest_ms_now: int = 1500
-    oldest_ms_later: int = 0
-
-
-def test_the_scaling_metric_counts_waiting_and_running_keys():
-    metrics.queue("pool", Sizes())
-    assert metrics.value("opensandbox_queue_depth", queue="pool.now") == 3
-    assert metrics.value("opensandbox_queue_keys", kind="pool", state="due") == 5
-    assert metrics.value("opensandbox_queue_oldest_seconds", queue="pool.now") == 1.5
-
-
-def test_a_reconcile_counts_under_the_references_controller_name():
-    before = metrics.value("controller_runtime_reconcile_errors_total", controller="sandboxsnapshot")
-    metrics.reconciled("snapshot", "error", 0.2)
-    assert (
-        metrics.value("controller_runtime_reconcile_errors_total", controller="sandboxsnapshot") == before + 1
-    )
 
 
 def test_metrics_are_served_over_http():

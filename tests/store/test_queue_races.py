@@ -33,7 +33,7 @@ def test_one_of_many_workers_gets_the_key(store: Store) -> None:
 def test_adds_and_runs_race_without_overlap_loss_or_rest(
     store: Store, broker: Any, left: Callable[[], set[str]]
 ) -> None:
-    """Each event is a number; a run notes the numbers that it saw. All must be seen, by runs that never overlap."""
+    """Each event is a number; a run notes the latest. All must be seen, by runs that never overlap."""
     asked: dict[Key, int] = defaultdict(int)
     seen: dict[Key, int] = defaultdict(int)
     holders: dict[Key, int] = defaultdict(int)
