@@ -11,7 +11,7 @@ from typing import Any
 from osb.api import batchsandbox, claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.record import derived
-from osb.decide import tasks
+from osb.decide import podbuild, tasks
 from osb.decide.tasknode import Node
 from osb.errors import NotFound, Refused
 from osb.facts.boxview import BatchView, BoxOptions, SnapshotFact, Waiting, snapshot_fact
@@ -41,7 +41,7 @@ def build(p: Pass, raw: Obj, *, waiting: Waiting | None = None) -> BatchView:
         owned = tuple(found)
     snapshot, template, secret_missing = _pause_facts(p, spec, slots)
     return BatchView(
-        now=p.now(), spec=spec, annotations=spec.annotations, pods=owned, slots=slots, waiting=waiting,
+        now=p.now(), spec=spec, pods=owned, slots=slots, waiting=waiting,
         pool_deleted=pooled and _pool_deleted(p, spec), quarantine=quarantine, tasks=_tasks(p, spec),
         snapshot=snapshot, source_template=template, pull_secret_missing=secret_missing, options=_options(p),
     )  # fmt: skip
@@ -132,7 +132,8 @@ def _pause_facts(
     template = None
     if claims.pooled(spec) and snapshot is not None and snapshot.source_template is None and 0 in slots:
         pod = gather.live(p, "pod", spec.namespace, slots[0].name)
-        template = pod if pod is not None and pod["metadata"]["uid"] == slots[0].uid else None
+        if pod is not None and pod["metadata"]["uid"] == slots[0].uid:
+            template = podbuild.solidify(pod)
     return snapshot, template, _secret_missing(p, spec)
 
 
