@@ -1,7 +1,9 @@
-"""A scripted server and a client for it."""
+"""A scripted server and a client for it; whole clusters, simulated and real."""
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from osb.config import Settings
 from osb.kube.client import Kube, connect
+from osb.sim import SimCluster
 from tests.doubles.http_fault import FaultServer, Script
 
 KUBECONFIG = """\
@@ -46,3 +49,24 @@ def serving(settings_for: Callable[..., Settings]) -> Iterator[Callable[..., tup
     for server, kube in made:
         kube.close()
         server.close()
+
+
+REAL = os.environ.get("OSB_TEST_KUBECONFIG") if os.environ.get("OSB_TEST_CLUSTER_DISPOSABLE") == "1" else None
+
+
+@pytest.fixture(scope="session")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
+    with SimCluster.start(tmp_path_factory.mktemp("sim"), pod_ready=0.05) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["sim", *(["real"] if REAL else [])])
+def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[Kube, str]]:
+    """(client, a fresh namespace) of the simulated cluster, and of a disposable real one when it is named."""
+    path = REAL if request.param == "real" else str(request.getfixturevalue("sim").kubeconfig)
+    kube = connect(Settings(kubeconfig=str(path)))
+    namespace = f"kube-{uuid.uuid4().hex[:8]}"
+    kube.create("namespace", None, {"metadata": {"name": namespace}})
+    yield kube, namespace
+    kube.delete("namespace", None, namespace)
+    kube.close()

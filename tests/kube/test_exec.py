@@ -8,8 +8,11 @@ import time
 import orjson
 import pytest
 
+from osb.config import Settings
 from osb.errors import NotFound, Refused, Unavailable
+from osb.kube.client import connect
 from tests.doubles.http_fault import drop, json, silent, status, websocket
+from tests.doubles.waiting import wait_until
 
 SUCCESS = b"\x03" + orjson.dumps({"status": "Success"})
 
@@ -114,3 +117,17 @@ def test_execs_and_lists_in_many_threads_do_not_disturb_each_other(serving):
     for thread in threads:
         thread.join(30)
     assert not wrong
+
+
+def test_a_command_runs_in_a_pod_of_a_cluster(sim):
+    kube = connect(Settings(kubeconfig=str(sim.kubeconfig)))
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    try:
+        kube.create("namespace", None, {"metadata": {"name": "execs"}})
+        kube.create("pod", "execs", pod)
+        wait_until(lambda: kube.get("pod", "execs", "p").get("status", {}).get("phase") == "Running")
+        assert kube.exec("execs", "p", "main", ["true"]).code == 0
+        with pytest.raises(NotFound):
+            kube.exec("execs", "other", "main", ["true"])
+    finally:
+        kube.close()
