@@ -26,7 +26,7 @@ from osb.kube.resources import RES
 from osb.obs import metrics, redact
 from osb.obs.log import get_logger
 
-MESSAGE_LIMIT = 1000  # characters, the rest is counted
+MESSAGE_LIMIT = 1000  # bytes, the rest is counted
 QUEUE_LIMIT = 2000
 REMEMBERED = 4096  # events and buckets kept for merging
 REPEAT_SECONDS = 30.0
@@ -105,7 +105,7 @@ class EventRecorder:
     ) -> None:
         """Tell people about `obj`: an object of the API server, or a reference (kind, namespace, name, uid).
 
-        Returns at once; never raises. The message is cut to 1,000 characters.
+        Returns at once; never raises. The message is cut to 1,000 bytes.
         """
         ref = _reference(obj)
         source = component or SOURCES.get(ref["kind"], self._component)
@@ -229,12 +229,13 @@ class EventRecorder:
 
 
 def capped(message: str) -> str:
-    """At most 1,000 characters; a cut list of names ends at a comma and says how many are missing."""
-    if len(message) <= MESSAGE_LIMIT:
+    """At most 1,000 bytes; a cut list of names ends at a comma and says how many are missing."""
+    raw = message.encode()
+    if len(raw) <= MESSAGE_LIMIT:
         return message
-    room = message[: MESSAGE_LIMIT - 40]
+    room = raw[: MESSAGE_LIMIT - 40].decode("utf-8", "ignore")
     head, comma, _ = room.rpartition(", ")
-    if comma and len(head) > MESSAGE_LIMIT // 2:
+    if comma and len(head) > len(room) // 2:
         return f"{head}... and {message[len(head) :].count(', ')} more"
     return f"{room}... and {len(message) - len(room)} more characters"
 
