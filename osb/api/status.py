@@ -1,8 +1,8 @@
-"""Statuses as they are written: every counter always present, conditions in their list, semantic equality.
+"""Condition lists, and the status of a Pool with every counter always present.
 
 In: values that a decision computed. Out: plain dicts for `osb.apply.status`. A status patch that lacks a
-required counter is refused whole, and a merge patch never clears what it leaves out; both are dealt with here
-(spec/batchsandbox.md 3, 11; spec/additions.md 4, 5).
+required counter is refused whole (spec/additions.md 4). Sandboxes and snapshots: `osb.decide.status`,
+`osb.decide.snapshot`.
 """
 
 from __future__ import annotations
@@ -50,43 +50,6 @@ def without_conditions(conditions: Iterable[Mapping[str, Any]], *kinds: str) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoxStatus:
-    """`status` of a BatchSandbox."""
-
-    observed_generation: int
-    pause_observed_generation: int = 0
-    replicas: int = 0
-    allocated: int = 0
-    ready: int = 0
-    task_running: int = 0
-    task_succeed: int = 0
-    task_failed: int = 0
-    task_unknown: int = 0
-    task_pending: int = 0
-    phase: str = ""
-    conditions: Sequence[Mapping[str, Any]] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """All eight counters always; an empty phase is left out, as it is no value of the enum."""
-        body: dict[str, Any] = {
-            "observedGeneration": self.observed_generation,
-            "pauseObservedGeneration": self.pause_observed_generation,
-            "replicas": self.replicas,
-            "allocated": self.allocated,
-            "ready": self.ready,
-            "taskRunning": self.task_running,
-            "taskSucceed": self.task_succeed,
-            "taskFailed": self.task_failed,
-            "taskUnknown": self.task_unknown,
-            "taskPending": self.task_pending,
-        }
-        if self.phase:
-            body["phase"] = self.phase
-        body["conditions"] = [dict(item) for item in self.conditions]
-        return body
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatus:
     """`status` of a Pool."""
 
@@ -121,57 +84,3 @@ class PoolStatus:
             "targetReason": self.target_reason,
             "conditions": [dict(item) for item in self.conditions],
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotStatus:
-    """`status` of a SandboxSnapshot; `containers` are (name, image, digest or "")."""
-
-    observed_generation: int
-    phase: str
-    containers: Sequence[tuple[str, str, str]] = ()
-    source_pod: str = ""
-    source_pod_uid: str = ""
-    source_node: str = ""
-    job_uid: str = ""
-    source_template: Mapping[str, Any] | None = None
-    conditions: Sequence[Mapping[str, Any]] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """What is known; empty texts are left out, the condition list never."""
-        body: dict[str, Any] = {"observedGeneration": self.observed_generation, "phase": self.phase}
-        known = {
-            "sourcePodName": self.source_pod,
-            "sourcePodUID": self.source_pod_uid,
-            "sourceNodeName": self.source_node,
-            "jobUID": self.job_uid,
-            "sourceTemplate": self.source_template,
-            "containers": [_container(*item) for item in self.containers],
-        }
-        body.update({name: value for name, value in known.items() if value})
-        body["conditions"] = [dict(item) for item in self.conditions]
-        return body
-
-
-def _container(name: str, image: str, digest: str) -> dict[str, str]:
-    made = {"containerName": name, "imageUri": image}
-    return {**made, "imageDigest": digest} if digest else made
-
-
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Equal in meaning: an absent member, an empty one and null are alike; 0 and false are values."""
-    return bool(_plain(one) == _plain(other))
-
-
-def cleared(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch body that turns `old` into `new`: members that `new` lacks are set to null."""
-    return {**dict.fromkeys((name for name in old if name not in new), None), **new}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        pairs = ((name, _plain(item)) for name, item in value.items())
-        return {name: item for name, item in pairs if not (item is None or item == "" or item in ({}, []))}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -11,9 +11,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from osb.api import crds, names, pool, status
+from osb.api import batchsandbox, crds, names, pool, status
 from osb.api.crd_fields import PRESERVE, VALIDATIONS, Schema
+from osb.decide.status import box_status
+from osb.facts.boxview import BatchView
+from osb.facts.pod import pod_fact
 from tests.api import samples
+from tests.facts import test_pod as pods
 
 NOW = datetime(2026, 1, 31, 8, tzinfo=UTC)
 KINDS = (names.KIND_BOX, names.KIND_POOL, names.KIND_SNAPSHOT)
@@ -203,34 +207,38 @@ def all_conditions(types: tuple[str, ...], **more: Any) -> list[dict[str, Any]]:
     return made
 
 
+def box_view(phase: str, **fields: Any) -> BatchView:
+    stored = {"phase": phase, "conditions": all_conditions(names.BOX_CONDITIONS)}
+    obj = samples.box(record=LOST, status=stored, **fields)
+    slots = {0: pod_fact(pods.raw())}
+    return BatchView(now=NOW, spec=batchsandbox.parse(obj), slots=slots, quarantine=("RecordForged", "x"))
+
+
+LOST = {"pods": ["warm-4f2kq", "p1"], "poolRef": "warm", "open": [1], "losses": 1}
+ALL_OF_A_SNAPSHOT = {
+    "observedGeneration": 1,
+    "phase": "Succeed",
+    "containers": [
+        {"containerName": "main", "imageUri": "reg/x", "imageDigest": "sha256:1"},
+        {"containerName": "side", "imageUri": "reg/y"},
+    ],
+    "sourcePodName": "p",
+    "sourcePodUID": "u",
+    "sourceNodeName": "n",
+    "jobUID": "j",
+    "sourceTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}},
+    "conditions": all_conditions(names.SNAPSHOT_CONDITIONS),
+}
+
 STATUSES: list[tuple[str, dict[str, Any]]] = [
-    *(
-        (
-            "BatchSandbox",
-            filled(status.BoxStatus, phase=phase, conditions=all_conditions(names.BOX_CONDITIONS)).as_dict(),
-        )
-        for phase in names.BOX_PHASES
-    ),
-    ("BatchSandbox", status.BoxStatus(observed_generation=1).as_dict()),
+    *(("BatchSandbox", box_status(box_view(phase))) for phase in names.BOX_PHASES),
+    ("BatchSandbox", box_status(box_view("Pending", spec={"poolRef": "other", "replicas": 5}))),
     (
         "Pool",
         filled(status.PoolStatus, conditions=all_conditions(names.POOL_CONDITIONS, generation=4)).as_dict(),
     ),
     ("Pool", status.PoolStatus(observed_generation=1, revision="r").as_dict()),
-    *(
-        (
-            "SandboxSnapshot",
-            filled(
-                status.SnapshotStatus,
-                phase=phase,
-                containers=[("main", "reg/x", "sha256:1"), ("side", "reg/y", "")],
-                source_template={"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}},
-                conditions=all_conditions(names.SNAPSHOT_CONDITIONS),
-            ).as_dict(),
-        )
-        for phase in names.SNAPSHOT_PHASES
-    ),
-    ("SandboxSnapshot", status.SnapshotStatus(observed_generation=1, phase="Pending").as_dict()),
+    ("SandboxSnapshot", ALL_OF_A_SNAPSHOT),
 ]
 
 
@@ -241,7 +249,7 @@ def test_the_schema_covers_every_status_that_we_can_write(kind: str, body: dict[
     jsonschema.Draft4Validator(node).validate(body)
 
 
-@pytest.mark.parametrize("kind", ["BatchSandbox", "Pool"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_status_field_of_the_schema_is_written(kind: str) -> None:
     written = {name for known, body in STATUSES if known == kind for name in body}
     assert written == set(part(kind, "status")["properties"])

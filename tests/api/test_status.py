@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
-from osb.api import smp, status
+from osb.api import status
 
 NOW = datetime(2026, 1, 31, 8, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
@@ -58,24 +56,6 @@ def test_others_keep_their_place_and_the_input_stays() -> None:
     assert after[1]["observedGeneration"] == 7 and "observedGeneration" not in before[1]
 
 
-def test_a_first_box_status_carries_all_eight_counters() -> None:
-    body = status.BoxStatus(observed_generation=1).as_dict()
-    counters = {name: body[name] for name in body if isinstance(body[name], int)}
-    assert counters == {
-        "observedGeneration": 1,
-        "pauseObservedGeneration": 0,
-        "replicas": 0,
-        "allocated": 0,
-        "ready": 0,
-        "taskRunning": 0,
-        "taskSucceed": 0,
-        "taskFailed": 0,
-        "taskUnknown": 0,
-        "taskPending": 0,
-    }
-    assert "phase" not in body and body["conditions"] == []
-
-
 def test_a_pool_status_writes_updated_zero_and_all_others() -> None:
     body = status.PoolStatus(observed_generation=1, revision="r").as_dict()
     assert {
@@ -89,28 +69,3 @@ def test_a_pool_status_writes_updated_zero_and_all_others() -> None:
         "unmet",
         "target",
     } <= {name for name, value in body.items() if value == 0}
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [
-        ({}, {"conditions": []}, True),
-        ({"phase": ""}, {}, True),
-        ({"a": None}, {}, True),
-        ({"a": {"b": None}}, {}, True),
-        ({"ready": 0}, {}, False),
-        ({"ready": 1}, {"ready": 1}, True),
-        ({"a": [{"b": ""}]}, {"a": [{}]}, True),
-        ({"a": [1, 2]}, {"a": [2, 1]}, False),
-    ],
-)
-def test_equality_is_semantic(one: dict[str, Any], other: dict[str, Any], equal: bool) -> None:
-    assert status.same(one, other) is equal
-
-
-def test_what_is_no_longer_there_is_cleared_explicitly() -> None:
-    old = {"phase": "Failed", "conditions": [{"type": "PodFailed"}], "ready": 1}
-    new = {"ready": 0, "conditions": []}
-    patch = status.cleared(new, old)
-    assert patch == {"phase": None, "ready": 0, "conditions": []}
-    assert smp.json_merge(old, patch) == new
