@@ -1,0 +1,125 @@
+"""Answers to calls, counters for the status, and reading an executor's task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as change
+
+from osb.api import batchsandbox
+from osb.decide import tasks
+from osb.decide.tasknode import (
+    COMPLETED,
+    FAILED,
+    RELEASED,
+    RUNNING,
+    SUCCEED,
+    UNKNOWN,
+    Node,
+    TaskCounters,
+    observed,
+)
+from tests.doubles.taskviews import (
+    BROKEN,
+    NOW,
+    TEMPLATE,
+    ended,
+    node,
+    says,
+    view,
+)
+
+# -- answers to calls ------------------------------------------------------------------------------------
+
+
+def test_a_refused_start_is_tried_again_more_slowly() -> None:
+    step = tasks.step(view(answers={"u0": says()}))
+    nodes: dict[int, Node] = dict(step.nodes)
+    waits = []
+    for _ in range(6):
+        nodes = tasks.settle("b", nodes, calls=step.calls, answers={0: BROKEN}, now=NOW)
+        waits.append(nodes[0].hold_until - NOW)
+    assert waits == [6, 12, 24, 48, 60, 60]
+    assert tasks.step(view(nodes=list(nodes.values()), answers={"u0": says()})).calls == ()
+
+
+def test_a_start_that_ended_at_once_is_a_result() -> None:
+    step = tasks.step(view(answers={"u0": says()}))
+    nodes = tasks.settle("b", step.nodes, calls=step.calls, answers={0: says(ended("b-0"))}, now=NOW)
+    assert (nodes[0].resource, nodes[0].state) == (COMPLETED, SUCCEED)
+
+
+def test_a_call_that_was_not_made_changes_nothing() -> None:
+    step = tasks.step(view(answers={"u0": says()}))
+    assert tasks.settle("b", step.nodes, calls=step.calls, answers={}, now=NOW) == dict(step.nodes)
+
+
+# -- for the sandbox's status ----------------------------------------------------------------------------
+
+
+def box(**status: Any) -> batchsandbox.BoxSpec:
+    raw = {
+        "metadata": {"name": "b", "namespace": "ns", "annotations": status.pop("annotations", {})},
+        "spec": {"replicas": 3, "taskTemplate": TEMPLATE, **status.pop("spec", {})},
+        "status": status,
+    }
+    return batchsandbox.parse(raw)
+
+
+def test_a_new_sandbox_counts_all_its_tasks_as_pending() -> None:
+    assert tasks.counters([], box()) == TaskCounters(pending=3)
+
+
+def test_a_paused_sandbox_counts_no_task_as_running_or_waiting() -> None:
+    results = {"sandbox.opensandbox.io/task-results": '{"v":1,"ok":"0","failed":{"1":[2,""]}}'}
+    paused = box(phase="Paused", annotations=results)
+    assert tasks.counters([node(2)], paused) == TaskCounters(succeed=1, failed=1)
+
+
+def test_the_summary_says_what_is_over_what_is_busy_and_whether_all_is_stopped() -> None:
+    results = {"sandbox.opensandbox.io/task-results": '{"v":1,"ok":"0"}'}
+    given = box(annotations=results, spec={"taskResourcePolicyWhenCompleted": "Release", "poolRef": "p"})
+    nodes = [node(0, resource=RELEASED, state=SUCCEED, pod_uid=""), node(1), Node(index=2)]
+    said = tasks.summary(nodes, given)
+    assert said.counts == (1, 1, 0, 0, 1)
+    assert said.done == {0}
+    assert said.busy == {1}
+    assert not said.stopped
+    assert tasks.summary([change(n, resource=RELEASED) for n in nodes], given).stopped
+
+
+def test_counters_of_a_running_sandbox_after_a_loss_keep_results() -> None:
+    results = {"sandbox.opensandbox.io/task-results": '{"v":1,"ok":"0-1"}'}
+    assert tasks.counters([], box(annotations=results)) == TaskCounters(succeed=2, pending=1)
+
+
+# -- reading an executor's task --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({"processStatus": {"running": {"startedAt": "x"}}}, RUNNING),
+        ({"processStatus": {"terminated": {"exitCode": 0}}}, SUCCEED),
+        ({"processStatus": {"terminated": {"exitCode": 137}}}, FAILED),
+        ({"processStatus": {"waiting": {"reason": "Pending"}}}, UNKNOWN),
+        ({"processStatus": {}}, UNKNOWN),
+        ({"podStatus": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}, RUNNING),
+        ({"podStatus": {"phase": "Running"}}, UNKNOWN),
+        ({"podStatus": {"phase": "Succeeded"}}, SUCCEED),
+        ({"podStatus": {"phase": "Failed"}}, FAILED),
+        ({}, UNKNOWN),
+        ({"processStatus": {"terminated": {"exitCode": "0"}}}, UNKNOWN),
+    ],
+    ids=str,
+)
+def test_the_state_is_read_from_the_status(status: dict[str, Any], state: str) -> None:
+    found = observed({"name": "b-0", **status})
+    assert found is not None
+    assert found.state == state
+
+
+@pytest.mark.parametrize("raw", [{}, {"name": 3}, {"name": ""}], ids=str)
+def test_an_element_without_a_name_is_no_task(raw: dict[str, Any]) -> None:
+    assert observed(raw) is None
