@@ -7,6 +7,7 @@ only if that Job's UID does: names and labels are those of any earlier incarnati
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -67,7 +68,7 @@ def result(job: Raw, pods: Iterable[Raw], requested: Iterable[tuple[str, str]]) 
         if message is None:
             continue
         try:
-            found = _entries(message)
+            found = _entries(message, wanted)
         except (orjson.JSONDecodeError, TypeError, AttributeError, KeyError, ValueError):
             why = f"its report is not readable: {message[:60]!r}"
             continue
@@ -87,15 +88,27 @@ def _message(pod: Raw) -> str | None:
     return None
 
 
-def _entries(message: str) -> dict[str, tuple[str, str]]:
-    """name -> (image, digest). A committer that does not state our format knows no manifest digest."""
+def _entries(message: str, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """name -> (image, digest). A committer that does not state our format knows no manifest digest.
+
+    The short form carries a checksum of the images asked for instead of repeating them.
+    """
     data = orjson.loads(message)
     ours = data.get("v") == FORMAT
-    entries = {}
-    for item in data["containers"]:
-        digest = str(item.get("digest") or "")
-        entries[str(item["name"])] = (
-            str(item["image"]),
-            digest if ours and digest.startswith("sha256:") else "",
-        )
-    return entries
+    if ours and "digests" in data:
+        same = data.get("of") == checksum(wanted.items())
+        return {str(n): (wanted.get(n, "") if same else "", _digest(d)) for n, d in data["digests"].items()}
+    return {
+        str(item["name"]): (str(item["image"]), _digest(item.get("digest")) if ours else "")
+        for item in data["containers"]
+    }
+
+
+def checksum(pairs: Iterable[tuple[str, str]]) -> str:
+    """The committer's checksum of (container, image) pairs in their order, 16 hex digits."""
+    joined = "\n".join(f"{name}:{image}" for name, image in pairs)
+    return hashlib.sha256(joined.encode()).hexdigest()[:16]
+
+
+def _digest(value: object) -> str:
+    return value if isinstance(value, str) and value.startswith("sha256:") else ""
