@@ -45,28 +45,25 @@ class Doom:
     """Take an idle pod out of the stock (`from_state` > doom), then DELETE it with UID and version.
 
     `from_state` may be doom already (an earlier DELETE is not known to have worked): then only the DELETE.
-    `cause` chooses the event; `why` is for people.
+    `why` is one of a few short causes ("scale-down", "rolling update", "evict label"), so that events can
+    group.
     """
 
     name: str
     uid: str
     version: str
     from_state: str
-    cause: Cause
-    why: str = ""
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Recycle:
-    """One step for a pod in `rel` or `dirty` (see `osb.decide.recycle`); apply reads live and proves the
-    entry first.
+    """One step for a pod in `rel` or `dirty` (see `osb.decide.recycle`); apply proves the entry first.
 
-    `delete`: DELETE with UID. `free`: done; with `clean` first remove restart record and suspect label from
-      the pod,
-    then acknowledge on the sandbox, then the ledger. `gone`: acknowledge, then the ledger. (`attempt` and
-      `wait` are
-    no actions of a pool: the first is a `Wake` of the pod's recycle key, the second a look later.)
-    `failed`: the pinned policy could not be carried out.
+    `delete`: DELETE with UID. `attempt`: a restart, by the pod's own recycle key. `free`: clean, acknowledge
+      on the
+    sandbox, then put it back. `gone`: acknowledge, then drop it. `failed`: the pinned policy could not be
+      carried out.
     """
 
     name: str
@@ -74,11 +71,10 @@ class Recycle:
     version: str
     from_state: str
     policy: str
-    step: Literal["delete", "free", "gone"]
+    step: Literal["delete", "attempt", "free", "gone"]
     box: str = ""
     box_uid: str = ""
     slot: int = -1
-    clean: bool = False
     failed: bool = False
     why: str = ""
 
@@ -87,35 +83,31 @@ class Recycle:
 class Move:
     """One ledger move: `what` is its name in `osb.store.ledger` (gone, lost, born, orphan, release, conf).
 
-    `confirm`: read that object live first and move only if the reason still holds: "pod" is gone, terminal,
-    terminating or of another UID; "box" does not hold the pod any more (gone, other UID, its record does not
-      claim it).
+    `live`: read the pod first and move only if it is gone, terminal, terminating or another one.
+      `confirm_box`: read
+    the sandbox first and move only if `osb.decide.poolrelease.why_back` still says so.
     """
 
     what: str
     name: str
     uid: str
     from_state: str
-    box: str = ""
     box_uid: str = ""
     policy: str = ""
-    confirm: Literal["", "pod", "box"] = ""
+    live: bool = False
+    confirm_box: bool = False
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
-    """Patch a sandbox, with `version`: name `pods` as released (the ledger attributes none of them to it any
-    more).
+class Settle:
+    """A reservation whose claim is not known to have landed: read live, roll forward (protocols.md 5)."""
 
-    No pods: a terminating sandbox that holds nothing only loses the pool's finalizer.
-    """
-
+    name: str
+    uid: str
     box: str
     box_uid: str
-    version: str
-    pods: tuple[str, ...] = ()
-    why: str = ""
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +218,7 @@ Action = (
     | Doom
     | Recycle
     | Move
-    | Acknowledge
+    | Settle
     | PatchPod
     | DeleteBox
     | CreateObject

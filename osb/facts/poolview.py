@@ -71,7 +71,7 @@ class Memory:
     `create_failed_ms`, `create_error`: refused creates in a row, the last refusal, its words.
       `granted_per_second`,
     `lead_seconds`: demand over the sizing window, and the median create-to-Ready time (None = unknown).
-    `recycle_errors`: pods whose recycling last failed, and why.
+    `recycle_errors`: pods whose recycling last failed, and why. `warned`: warnings that had their event.
     """
 
     stuck_replaced: int = 0
@@ -82,6 +82,7 @@ class Memory:
     granted_per_second: float = 0.0
     lead_seconds: float | None = None
     recycle_errors: Mapping[str, str] = field(default_factory=dict)
+    warned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,399 @@
+"""The full pass of a pool as one pure function: `plan(view)` (spec/pool.md 5, 8-11, 13).
+
+Sort every pod, take back what is given back, deal what is ready, decide who leaves (ended, tainted, evicted,
+old, stuck), size the rest, and describe the result in a status. Each step looks at the numbers that the steps
+before it leave. Cost: one walk over pods, entries and sandboxes, and sorts of idle pods. Next:
+`osb.apply.poolplan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from osb.api import names
+from osb.api.revision import format_adopted, parse_adopted
+from osb.api.revision import revision as own_revision
+from osb.api.times import to_ms
+from osb.decide import evict, poolstatus
+from osb.decide.allocate import Dealt, cannot_grow, grants
+from osb.decide.plan import Action, CreatePod, Doom, PatchObject, Plan, Remember
+from osb.decide.poolpod import pool_pod
+from osb.decide.poolrelease import Returns, returns
+from osb.decide.poolsort import Sorted, sort, taken_slots
+from osb.decide.poolstatus import Findings
+from osb.decide.rollout import Rollout, rollout
+from osb.decide.scale import Band, Numbers, ScaleDecision, scale, victims
+from osb.decide.scale_target import Target, target
+from osb.facts import ledger
+from osb.facts.pod import PodFact
+from osb.facts.poolview import PoolView, ServeView
+
+REPEAT_AFTER = 2.0  # seconds after which the POST of an unseen create is sent once more
+LOOK_AGAIN = 1.0  # while something is open that no event may announce
+CREATE_PAUSE = (1.0, 300.0)  # first and longest pause after a refused create
+
+__all__ = ["plan", "pool_pod"]
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the steps hand on. `stock`: idle pods that may be given away or removed now."""
+
+    view: PoolView
+    found: Sorted
+    stock: dict[str, PodFact]
+    budget: int
+    dooms: list[Doom] = field(default_factory=list)
+    again: float | None = None
+    reasons: list[str] = field(default_factory=list)
+    remember: dict[str, object] = field(default_factory=dict)
+
+    def look_in(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self.again = seconds if self.again is None else min(self.again, seconds)
+
+    def doom(self, pods: Iterable[PodFact], why: str) -> None:
+        for pod in pods:
+            self.stock.pop(pod.name, None)
+            state = self.view.entries[pod.name].state
+            self.dooms.append(Doom(pod.name, pod.uid, pod.version, state, why))
+
+
+def plan(view: PoolView) -> Plan:
+    """Everything one full pass wants done, the status that follows, and why."""
+    if not view.ledger_ready:
+        return _rebuilding(view)
+    work = _start(view)
+    back = Returns() if view.pool.hold else returns(view, work.found, dirty_budget=work.budget)
+    dealt = _deal(work)
+    aim = _target(work)
+    if view.pool.hold:
+        decision, rolled, creates = ScaleDecision(), _rolled(work), []
+        work.reasons.append("the pool is on hold: nothing is created, deleted or handed out")
+    else:
+        rolled = _leave(work, dealt)
+        decision = _size(work, dealt, rolled, aim)
+        creates = _creates(work, decision)
+    status = poolstatus.status(view, _findings(work, dealt, decision, rolled=rolled, aim=aim, back=back))
+    actions: list[Action] = [*work.found.moves, *back.actions, *work.dooms, *creates, *_adopt(view)]
+    actions += poolstatus.events(view, status)
+    actions += _memory(work)
+    for seconds in (back.again, aim.again):
+        work.look_in(seconds)
+    return Plan(
+        actions=tuple(actions),
+        status=status,
+        reasons=(*back.reasons, *dealt.reasons, *work.reasons),
+        again=work.again,
+        facts={"held": len(work.found.held), "create": len(creates), "delete": len(work.dooms)},
+    )
+
+
+def _rebuilding(view: PoolView) -> Plan:
+    """Nothing may be decided without the ledger; the counters that need none of it are told all the same."""
+    live = [pod for pod in view.pods.values() if not pod.deleting]
+    found = Findings(
+        total=len(live),
+        terminating=len(view.pods) - len(live),
+        updated=sum(pod.revision == view.revision for pod in live),
+        allocated=int(view.pool.status.get("allocated") or 0),
+        waiting=len(view.waiting),
+        unmet=sum(len(w.slots) for w in view.waiting),
+        target=min(view.pool.buffer_min, view.pool.pool_max),
+    )
+    text = "allocations are being read from the cluster; nothing is decided meanwhile"
+    return Plan(status=poolstatus.status(view, found), reasons=(text,), again=LOOK_AGAIN)
+
+
+def _start(view: PoolView) -> _Work:
+    found = sort(view)
+    stock = {pod.name: pod for pod in found.idle if pod.name not in found.evicting}
+    base = len(found.held) + len(found.idle)
+    work = _Work(view, found, stock, view.pool.scale_unavailable.resolve(base))
+    if found.moves:
+        work.look_in(LOOK_AGAIN)
+    if not view.mirror_fresh:
+        work.look_in(LOOK_AGAIN)
+        work.reasons.append("the mirror is stale: nothing is created or removed until it is fresh")
+    return work
+
+
+# -- the line ------------------------------------------------------------------------------------------------
+
+
+def _deal(work: _Work) -> Dealt:
+    """What the fast pass would hand out now. It is not done here; sizing must not count those pods as idle."""
+    view = work.view
+    taken = taken_slots(view.entries)
+    waiting = [
+        replace(w, slots=tuple(slot for slot in w.slots if slot not in taken.get(w.box.uid, ()))) for w in view.waiting
+    ]
+    held_by, for_ever = _holdings(view)
+    counts: dict[str, int] = {}
+    for entry in view.entries.values():
+        counts[entry.state] = counts.get(entry.state, 0) + 1
+    serve = ServeView(
+        now=view.now,
+        pool=view.pool,
+        revision=view.revision,
+        waiting=[w for w in waiting if w.slots],
+        available=[pod for pod in work.stock.values() if pod.ready],
+        counts=counts,
+        held_by_tenant=held_by,
+        held_for_ever=for_ever,
+        create_failing=view.memory.create_error if view.memory.create_failures else "",
+    )
+    dealt = grants(serve)
+    for grant in dealt.grants:
+        for _, name, _ in grant.pods:
+            work.found.held.append(work.stock.pop(name))
+    if dealt.grants:
+        work.look_in(0.05)  # the fast pass hands them out
+    if dealt.timed_out:
+        work.look_in(LOOK_AGAIN)
+    return dealt
+
+
+def _holdings(view: PoolView) -> tuple[dict[str, int], int]:
+    """(pods by tenant, pods of sandboxes that neither end nor expire)."""
+    label = view.pool.fairness.label if view.pool.fairness else ""
+    by_tenant: dict[str, int] = {}
+    for_ever = 0
+    for entry in view.entries.values():
+        box = view.boxes.get(entry.box_uid) if entry.state in ledger.TAKEN else None
+        if box is None:
+            continue
+        tenant = str(box.labels.get(label, "")) if label else ""
+        by_tenant[tenant] = by_tenant.get(tenant, 0) + 1
+        for_ever += box.expire is None and box.deleting is None and not box.release_when_completed
+    return by_tenant, for_ever
+
+
+def _target(work: _Work) -> Target:
+    memory = work.view.memory
+    return target(
+        work.view.pool,
+        work.view.now,
+        per_second=memory.granted_per_second,
+        lead=memory.lead_seconds,
+        held=len(work.found.held),
+    )
+
+
+# -- who leaves ----------------------------------------------------------------------------------------------
+
+
+def _leave(work: _Work, dealt: Dealt) -> Rollout:
+    """Ended and tainted pods at once, evictions paced, then old ones within their budget, then a stuck one."""
+    found, view = work.found, work.view
+    work.doom(found.ended, "ended")
+    work.doom(found.tainted, "unknown history")
+    for pod in found.doomed:
+        if not pod.deleting:
+            work.dooms.append(Doom(pod.name, pod.uid, pod.version, ledger.DOOM, "removal repeated"))
+            work.look_in(LOOK_AGAIN)
+    leaving = [pod for pod in found.idle if pod.name in found.evicting]
+    gone = evict.pods_to_evict(leaving, budget=work.budget, in_flight=len(found.doomed))
+    for pod in gone:
+        work.doom([pod], found.evicting[pod.name])
+    if leaving:
+        work.reasons.append(f"{len(leaving)} idle pods must leave; {len(gone)} go now")
+    rolled = _rolled(work, evicted=len(leaving))
+    work.doom(rolled.replace, "rolling update")
+    work.reasons.extend(rolled.reasons)
+    if not view.mirror_fresh:
+        return rolled
+    _replace_stuck(work)
+    return rolled
+
+
+def _rolled(work: _Work, *, evicted: int = 0) -> Rollout:
+    """Old pods; none is replaced while creates are refused or not possible, since nothing would take its
+    place.
+    """
+    view, found = work.view, work.found
+    able = view.pool.creatable and not view.memory.create_failures and not view.pool.hold and view.mirror_fresh
+    rolled = rollout(
+        work.stock.values(),
+        found.held,
+        revision=view.revision,
+        unavailable=view.pool.update_unavailable,
+        gone_soon=len(found.doomed) + len(found.unseen) + evicted,
+        may_remove_pending=work.budget - len(found.doomed),
+    )
+    return rolled if able else replace(rolled, replace=(), reasons=())
+
+
+def _replace_stuck(work: _Work) -> None:
+    memory = work.view.memory
+    stuck = evict.stuck_replacement(
+        work.view.pods.values(),
+        work.stock.values(),
+        replaced=memory.stuck_replaced,
+        last_ms=memory.stuck_last_ms,
+        now_ms=to_ms(work.view.now),
+    )
+    work.look_in(stuck.again)
+    if stuck.replace is not None:
+        work.doom([stuck.replace], "stuck")
+        work.reasons.append(f"pod {stuck.replace.name} did not get ready and is replaced ({_cause(stuck.replace)})")
+    if (stuck.count, stuck.last_ms) != (memory.stuck_replaced, memory.stuck_last_ms):
+        work.remember |= {"stuck_replaced": stuck.count, "stuck_last_ms": stuck.last_ms}
+
+
+def _cause(pod: PodFact) -> str:
+    """What an idle pod that is not ready waits for, in a word."""
+    if pod.unschedulable:
+        return "unschedulable"
+    reasons = [reason for _, reason in pod.waiting if reason]
+    return reasons[0] if reasons else (f"phase {pod.phase}" if pod.phase != "Running" else "not ready")
+
+
+# -- how many ------------------------------------------------------------------------------------------------
+
+
+def _numbers(work: _Work, dealt: Dealt, rolled: Rollout) -> Numbers:
+    found = work.found
+    ready = sum(pod.ready for pod in work.stock.values())
+    reserved = min(dealt.reserved, ready)
+    doomed_now = {doom.name for doom in work.dooms}
+    waiting_to_go = sum(1 for name in found.evicting if name not in doomed_now)
+    fresh_dooms = sum(1 for doom in work.dooms if doom.from_state != ledger.DOOM)
+    doomed = len(found.doomed) + fresh_dooms
+    elsewhere = sum(1 for pod in work.view.pods.values() if pod.deleting) - sum(
+        1 for pod in found.doomed if pod.deleting
+    )
+    return Numbers(
+        held=len(found.held) + reserved,
+        ready=ready - reserved,
+        pending=len(work.stock) - ready + len(found.unseen),
+        leaving=doomed + waiting_to_go + elsewhere,
+        suspect=found.suspect,
+        doomed=doomed,
+        unseen=len(found.unseen) + len(found.late),
+        supply=dealt.demand + len(rolled.replace),
+    )
+
+
+def _size(work: _Work, dealt: Dealt, rolled: Rollout, aim: Target) -> ScaleDecision:
+    view, pool = work.view, work.view.pool
+    band = Band(
+        target=aim.idle,
+        buffer_max=pool.buffer_max,
+        floor=aim.floor,
+        pool_max=pool.pool_max,
+        unavailable=pool.scale_unavailable,
+        room=view.room,
+    )
+    numbers = _numbers(work, dealt, rolled)
+    decision = scale(numbers, band)
+    if not view.mirror_fresh:
+        return replace(decision, create=0, delete=0, blocked="the mirror is stale", reasons=())
+    chosen = victims(work.stock.values(), decision.delete, revision=view.revision, pending_limit=decision.spare_pending)
+    work.doom(chosen, "scale-down")
+    work.reasons.extend(decision.reasons)
+    if numbers.unseen:
+        work.look_in(REPEAT_AFTER)
+    return decision
+
+
+def _creates(work: _Work, decision: ScaleDecision) -> list[CreatePod]:
+    """New pods, and once more those whose POST has no known answer."""
+    view = work.view
+    if not view.pool.creatable or not view.mirror_fresh:
+        return []
+    names_ = [name for name in work.found.unseen if _age(view, name) >= REPEAT_AFTER]
+    again = [CreatePod(name, pool_pod(view.pool, view.revision, name)) for name in names_]
+    count = _allowed(work, decision.create)
+    fresh: list[CreatePod] = []
+    supply = iter(view.names)
+    while len(fresh) < count:
+        name = next(supply)
+        if name not in view.pods and name not in view.entries:
+            fresh.append(CreatePod(name, pool_pod(view.pool, view.revision, name), intend=True))
+    return [*again, *fresh]
+
+
+def _age(view: PoolView, name: str) -> float:
+    now_ms = to_ms(view.now)
+    return (now_ms - view.since.get(name, now_ms)) / 1000
+
+
+def _allowed(work: _Work, wanted: int) -> int:
+    """After a refusal the pause doubles up to five minutes, and one pod tries first."""
+    memory = work.view.memory
+    if not memory.create_failures or not wanted:
+        return wanted
+    first, longest = CREATE_PAUSE
+    pause = min(longest, first * 2 ** min(memory.create_failures - 1, 10))
+    left = memory.create_failed_ms / 1000 + pause - to_ms(work.view.now) / 1000
+    if 0 < left <= pause:
+        work.look_in(left)
+        work.reasons.append(f"creates were refused; the next try is in {left:.0f} s")
+        return 0
+    return 1
+
+
+# -- what is told --------------------------------------------------------------------------------------------
+
+
+def _findings(
+    work: _Work, dealt: Dealt, decision: ScaleDecision, *, rolled: Rollout, aim: Target, back: Returns
+) -> Findings:
+    view, found = work.view, work.found
+    owned = [pod for pod in view.pods.values() if not pod.deleting]
+    granted = dealt.granted
+    ready = sum(pod.ready for pod in found.idle if pod.name not in found.evicting)
+    oldest = max((_age(view, name) for name in (*found.unseen, *found.late)), default=0.0)
+    updated = sum(pod.revision == view.revision for pod in owned)
+    memory = view.memory
+    serve = ServeView(now=view.now, pool=view.pool, revision=view.revision, counts=_counts(view))
+    starting = next((_cause(pod) for pod in found.idle if not pod.ready), "")
+    recycle = next(iter(memory.recycle_errors.values()), "")
+    if back.failed and not recycle:
+        recycle = f"{len(back.failed)} pods could not be recycled as configured and are deleted"
+    return Findings(
+        total=len(owned),
+        allocated=len(found.held) - granted,
+        available=ready,
+        updated=updated,
+        old=len(owned) - updated,
+        pending=sum(not pod.ready for pod in found.idle),
+        terminating=found.terminating,
+        waiting=len(dealt.waiting) + len(dealt.grants),
+        unmet=dealt.unmet,
+        target=aim.idle,
+        target_reason=aim.reason,
+        exhausted=dealt.unmet > 0 and cannot_grow(serve, ready),
+        blocked=decision.blocked if oldest >= poolstatus.LONG_OPEN or not view.mirror_fresh else "",
+        create_failing=memory.create_error if memory.create_failures else "",
+        recycle_failing=recycle,
+        starting_note=f"idle pods are not ready: {starting}" if starting else "",
+    )
+
+
+def _counts(view: PoolView) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for entry in view.entries.values():
+        counts[entry.state] = counts.get(entry.state, 0) + 1
+    return counts
+
+
+def _adopt(view: PoolView) -> list[PatchObject]:
+    """Keep a revision taken over from the reference, so that later capacity edits do not lose it."""
+    template = view.pool.template
+    own = own_revision(template)
+    kept = parse_adopted(view.pool.annotations.get(names.ADOPTED_REVISION))
+    if view.revision == own or (kept is not None and kept == (own, view.revision)):
+        return []
+    patch = {"metadata": {"annotations": {names.ADOPTED_REVISION: format_adopted(template, view.revision)}}}
+    why = "the pods of the former controller's revision stay"
+    return [PatchObject("pool", view.pool.name, patch, version=view.pool.version, why=why)]
+
+
+def _memory(work: _Work) -> list[Remember]:
+    now = tuple(identity for identity, _, _ in poolstatus.warnings(work.view))
+    if now != work.view.memory.warned:
+        work.remember["warned"] = now
+    return [Remember(work.remember)] if work.remember else []
