@@ -17,9 +17,7 @@ VALIDATIONS = "x-kubernetes-validations"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 
 
-def text(
-    about: str, *, enum: Sequence[str] = (), default: str = "", longest: int = 0, form: str = ""
-) -> Schema:
+def text(about: str, *, enum: Sequence[str] = (), default: str = "", longest: int = 0, form: str = "") -> Schema:
     """A string; `form` is an OpenAPI format such as date-time."""
     schema: Schema = {"type": "string", "description": about}
     if enum:
@@ -89,18 +87,14 @@ def listing(about: str, items: Schema, *, key: str = "", most: int = 0) -> Schem
     return schema
 
 
-def conditions(
-    about: str, *, types: Sequence[str], statuses: Sequence[str], generation: bool = False
-) -> Schema:
+def conditions(about: str, *, types: Sequence[str], statuses: Sequence[str], generation: bool = False) -> Schema:
     """A condition list by type; without `types` any type is accepted."""
     fields = {
         "type": text("What the condition is about.", enum=types),
         "status": text("Whether it holds.", enum=statuses),
         "reason": text("One word for programs: why it holds."),
         "message": text("One sentence for people: what was found, and what happens next."),
-        "lastTransitionTime": time(
-            "When the status last changed; reason and message may have changed since."
-        ),
+        "lastTransitionTime": time("When the status last changed; reason and message may have changed since."),
     }
     if generation:
         fields["observedGeneration"] = number(

@@ -16,9 +16,7 @@ from osb.api.crd_fields import (
     time,
 )
 
-ABOUT = (
-    "One or more sandboxes that belong together: pods taken from a Pool or made from a template, with tasks."
-)
+ABOUT = "One or more sandboxes that belong together: pods taken from a Pool or made from a template, with tasks."
 
 COLUMNS = (
     column("DESIRED", "integer", ".spec.replicas"),
@@ -49,16 +47,13 @@ SPEC = group(
             "List of strategic merge patches against a whole Pod (root keys metadata and spec); element i "
             "applies to pod i when that pod is created. Only without a pool."
         ),
-        "expireTime": time(
-            "When the sandboxes are deleted, in any phase. A time in the past deletes at once."
-        ),
+        "expireTime": time("When the sandboxes are deleted, in any phase. A time in the past deletes at once."),
         "taskTemplate": free(
             "Task that is sent to the task executor of every pod: spec.process with command, args, env and "
             "workingDir, and spec.timeoutSeconds. Fixed for a task once it has started."
         ),
         "shardTaskPatches": free(
-            "List of strategic merge patches against taskTemplate (root key spec); element i applies to "
-            "task i."
+            "List of strategic merge patches against taskTemplate (root key spec); element i applies to task i."
         ),
         "taskResourcePolicyWhenCompleted": text(
             "What happens to a pod whose task has completed. Retain keeps it, Release gives it back to its "
@@ -108,12 +103,8 @@ COUNTERS = (
 STATUS = group(
     "What the sandboxes are. Written by the controller only.",
     {
-        "observedGeneration": number(
-            "The generation of the spec that this status was computed from.", bits=64
-        ),
-        "pauseObservedGeneration": number(
-            "The newest generation whose pause intent was acknowledged.", bits=64
-        ),
+        "observedGeneration": number("The generation of the spec that this status was computed from.", bits=64),
+        "pauseObservedGeneration": number("The newest generation whose pause intent was acknowledged.", bits=64),
         "replicas": number("Pods that belong to the sandbox now."),
         "allocated": number("Pods that have a node or an address."),
         "ready": number("Pods that are running and ready."),
@@ -127,9 +118,7 @@ STATUS = group(
             "see spec.pause. Failed: no pod is ready and some cannot start.",
             enum=names.BOX_PHASES,
         ),
-        "conditions": conditions(
-            "Stored only while True.", types=names.BOX_CONDITIONS, statuses=("True", "False")
-        ),
+        "conditions": conditions("Stored only while True.", types=names.BOX_CONDITIONS, statuses=("True", "False")),
     },
     required=COUNTERS,
 )

@@ -47,8 +47,7 @@ _CAPACITY = group(
 )
 
 _UNAVAILABLE = (
-    "A whole number of pods of at least 1, or a whole percentage such as 25% (rounded up, at least 1 pod). "
-    "Default 25%."
+    "A whole number of pods of at least 1, or a whole percentage such as 25% (rounded up, at least 1 pod). Default 25%."
 )
 
 _SCALE = group(
@@ -62,11 +61,7 @@ _SCALE = group(
 
 _UPDATE = group(
     "Pace of replacing idle pods after the template changed. Held pods are never replaced.",
-    {
-        "maxUnavailable": int_or_text(
-            f"How many of the pool's pods may be unavailable while it rolls. {_UNAVAILABLE}"
-        )
-    },
+    {"maxUnavailable": int_or_text(f"How many of the pool's pods may be unavailable while it rolls. {_UNAVAILABLE}")},
 )
 
 _RECYCLE = group(
@@ -150,9 +145,7 @@ SPEC = group(
 STATUS = group(
     "What the pool is. Written by the controller only.",
     {
-        "observedGeneration": number(
-            "The generation of the spec that this status was computed from.", bits=64
-        ),
+        "observedGeneration": number("The generation of the spec that this status was computed from.", bits=64),
         "revision": text("Revision of the template in force: a hash of 16 hex digits."),
         "total": number("Pods of the pool that are not terminating, idle and held."),
         "allocated": number("Living pods that sandboxes hold, those being recycled included."),
@@ -163,9 +156,7 @@ STATUS = group(
         "waiting": number("Sandboxes in the line for pods of this pool."),
         "unmet": number("Pods that the sandboxes in the line miss."),
         "target": number("The idle target in force."),
-        "targetReason": text(
-            "Where the idle target comes from: bufferMin, demand, schedule <name> or poolMax."
-        ),
+        "targetReason": text("Where the idle target comes from: bufferMin, demand, schedule <name> or poolMax."),
         "conditions": conditions(
             "Ready is always present: True while the pool is warm. All others are present only while True: "
             "SpecInvalid, CreateFailing, CapacityExhausted, ScalingBlocked, RollingOut, LedgerRebuilding, "

@@ -32,20 +32,14 @@ _CONTAINER = group(
 STATUS = group(
     "How far the snapshot is. Written by the controller only.",
     {
-        "observedGeneration": number(
-            "The generation of the spec that this status was computed from.", bits=64
-        ),
-        "phase": text(
-            "Pending, Committing, then Succeed or Failed, which are final.", enum=names.SNAPSHOT_PHASES
-        ),
+        "observedGeneration": number("The generation of the spec that this status was computed from.", bits=64),
+        "phase": text("Pending, Committing, then Succeed or Failed, which are final.", enum=names.SNAPSHOT_PHASES),
         "containers": listing("One image for each saved container.", _CONTAINER),
         "sourcePodName": text("Pod that is saved."),
         "sourcePodUID": text("UID of that pod: another pod of the same name is never saved in its place."),
         "sourceNodeName": text("Node on which the pod runs and the commit job must run."),
         "jobUID": text("UID of the commit job."),
-        "sourceTemplate": free(
-            "Pod template made from the source pod, for a pooled sandbox that is being paused."
-        ),
+        "sourceTemplate": free("Pod template made from the source pod, for a pooled sandbox that is being paused."),
         "conditions": conditions(
             "Stored only while True.", types=names.SNAPSHOT_CONDITIONS, statuses=("True", "False")
         ),

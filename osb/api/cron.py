@@ -60,9 +60,7 @@ def parse(text: object, *, field: str) -> Cron:
     parts = text.split() if isinstance(text, str) else []
     if len(parts) != len(_FIELDS):
         raise InvalidInput(field, f"{text!r} is not a cron expression of 5 fields such as '0 8 * * 1-5'")
-    sets = [
-        _values(part, name, low, high, field) for part, (name, low, high) in zip(parts, _FIELDS, strict=True)
-    ]
+    sets = [_values(part, name, low, high, field) for part, (name, low, high) in zip(parts, _FIELDS, strict=True)]
     weekdays = frozenset(value % 7 for value in sets[4])
     return Cron(sets[0], sets[1], sets[2], sets[3], weekdays, parts[2] == "*", parts[4] == "*")
 

@@ -39,7 +39,5 @@ def parse(raw: object, *, field: str) -> IntOrPercent:
     elif isinstance(raw, str) and _PERCENT.fullmatch(raw):
         result = IntOrPercent(int(raw[:-1]), percent=True)
     if result is None or result.value < 1:
-        raise InvalidInput(
-            field, f"{raw!r} is neither a whole number above 0 nor a whole percentage such as 25%"
-        )
+        raise InvalidInput(field, f"{raw!r} is neither a whole number above 0 nor a whole percentage such as 25%")
     return result

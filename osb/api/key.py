@@ -51,7 +51,5 @@ def checked(kind: object, namespace: object, name: object) -> Key:
         raise InvalidInput("kind", f"{kind!r} is not one of {', '.join(KINDS)}")
     for field, value in (("namespace", namespace), ("name", name)):
         if not isinstance(value, str) or not _NAME.fullmatch(value):
-            raise InvalidInput(
-                field, f"{value!r} is not a Kubernetes name (lower-case letters, digits, '-', '.')"
-            )
+            raise InvalidInput(field, f"{value!r} is not a Kubernetes name (lower-case letters, digits, '-', '.')")
     return Key(str(kind), str(namespace), str(name))

@@ -170,9 +170,7 @@ def _placement(read: Reader, spec: Mapping[str, Any]) -> str:
     return read.choice(spec, "placement", at="spec", options=options, reason="UnknownPlacement")
 
 
-def _restart(
-    read: Reader, annotations: Mapping[str, str], template: Mapping[str, Any] | None
-) -> RestartConfig:
+def _restart(read: Reader, annotations: Mapping[str, str], template: Mapping[str, Any] | None) -> RestartConfig:
     try:
         config = restart.parse(annotations.get(names.RESTART_CONFIG))
     except InvalidInput as error:

@@ -48,14 +48,10 @@ class Reader:
             return default
         if type(value) is int and low <= value <= high:
             return value
-        self.report(
-            f"{at}.{member}", f"{value!r} is not a whole number from {low} to {high}", reason="InvalidNumber"
-        )
+        self.report(f"{at}.{member}", f"{value!r} is not a whole number from {low} to {high}", reason="InvalidNumber")
         return default
 
-    def choice(
-        self, data: Mapping[str, Any], member: str, *, at: str, options: Sequence[str], reason: str
-    ) -> str:
+    def choice(self, data: Mapping[str, Any], member: str, *, at: str, options: Sequence[str], reason: str) -> str:
         """One of the options; the first is the default."""
         value = data.get(member)
         if value is None or value == "":

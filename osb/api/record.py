@@ -109,9 +109,7 @@ def format(record: Record) -> str:
 def parse_release(text: str | None) -> Release:
     """An `alloc-release` annotation, duplicates removed. Raises RecordUnreadable."""
     data = _object(text, names.ALLOC_RELEASE) or {}
-    return Release(
-        _once(_texts(data, "pods", names.ALLOC_RELEASE)), _once(_texts(data, "force", names.ALLOC_RELEASE))
-    )
+    return Release(_once(_texts(data, "pods", names.ALLOC_RELEASE)), _once(_texts(data, "force", names.ALLOC_RELEASE)))
 
 
 def format_release(release: Release) -> str:

@@ -66,8 +66,7 @@ def parse_fairness(read: Reader, spec: Mapping[str, Any]) -> Fairness | None:
     label = text(data, "tenantLabel")
     raw = read.mapping(data, "weights", at="spec.fairness") or {}
     weights = {
-        tenant: read.number(raw, tenant, at="spec.fairness.weights", default=1, low=1, high=1000)
-        for tenant in raw
+        tenant: read.number(raw, tenant, at="spec.fairness.weights", default=1, low=1, high=1000) for tenant in raw
     }
     return Fairness(label, weights) if label else None
 

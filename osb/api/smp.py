@@ -223,9 +223,7 @@ def _merge_ordered(merged: Obj, patch: Obj, name: str, shape: Shape, at: str) ->
     original = merged.get(target) if isinstance(merged.get(target), list) else []
     changes = patch.pop(target, None) or []
     _check_order(changes, order, child.key, here)
-    result = (
-        _merge_list(original or [], changes, child, f"{at}.{target}") if changes else list(original or [])
-    )
+    result = _merge_list(original or [], changes, child, f"{at}.{target}") if changes else list(original or [])
     if result:
         before = [_key_of(item, child.key) for item in original or []]
         merged[target] = _sorted(_grouped(result, child.key), order, before)

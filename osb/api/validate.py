@@ -88,13 +88,9 @@ def _box(box: BoxSpec) -> Iterator[Problem]:
 
 def _ignored_in_pool_mode(box: BoxSpec) -> Iterator[Problem]:
     if box.has_template and box.pool_ref not in ("", names.ANY_POOL):
-        yield _no_effect(
-            "spec.template", f"only helps to choose a pool; pool {box.pool_ref} provides the pods"
-        )
+        yield _no_effect("spec.template", f"only helps to choose a pool; pool {box.pool_ref} provides the pods")
     if box.shard_patches:
-        yield _no_effect(
-            "spec.shardPatches", "apply only to pods made from a template; a pool provides these"
-        )
+        yield _no_effect("spec.shardPatches", "apply only to pods made from a template; a pool provides these")
 
 
 def _snapshot(obj: Mapping[str, Any]) -> Iterator[Problem]:

@@ -104,9 +104,7 @@ def test_pause_is_true_false_or_no_intent(value: Any, expected: bool | None) -> 
     ("field", "annotation", "expected"),
     [(5, "9", 5), (None, "9", 9), (None, "-100", -100), (None, "+7", 7), (None, None, 0), (0, "9", 0)],
 )
-def test_priority_is_the_field_else_the_annotation(
-    field: int | None, annotation: str | None, expected: int
-) -> None:
+def test_priority_is_the_field_else_the_annotation(field: int | None, annotation: str | None, expected: int) -> None:
     noted = {} if annotation is None else {names.PRIORITY: annotation}
     spec = parse(samples.box(spec={"priority": field}, annotations=noted))
     assert spec.priority == expected and spec.problems == ()

@@ -66,9 +66,7 @@ def test_a_template_does_not_make_a_pooled_sandbox_unpooled() -> None:
 
 
 def test_claims_are_recorded_pods_not_yet_acknowledged_as_released() -> None:
-    sandbox = box(
-        record=recorded("p0", "p1", "p2", uids=["u0", "u1", "u2"]), release=["p1", "p2"], released=["p2"]
-    )
+    sandbox = box(record=recorded("p0", "p1", "p2", uids=["u0", "u1", "u2"]), release=["p1", "p2"], released=["p2"])
     assert claims.claims(sandbox) == {0: ("p0", "u0"), 1: ("p1", "u1")}
     assert claims.slots(sandbox) == {0: ("p0", "u0")}
     assert claims.given_back(sandbox) == (1, 2)

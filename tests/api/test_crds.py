@@ -112,10 +112,7 @@ def test_rules_in_cel_are_only_there_when_asked_for(kind: str) -> None:
 
 def test_only_the_defaults_of_the_reference_stand_in_the_schema() -> None:
     found = {
-        path: node["default"]
-        for kind in KINDS
-        for path, node in nodes(kind, crds.schema(kind))
-        if "default" in node
+        path: node["default"] for kind in KINDS for path, node in nodes(kind, crds.schema(kind)) if "default" in node
     }
     assert found == {
         "BatchSandbox.spec.replicas": 1,
@@ -181,14 +178,10 @@ def unknown(node: Schema, value: Any, path: str) -> list[str]:
         return []
     if isinstance(value, dict):
         if isinstance(node.get("additionalProperties"), dict):
-            return [
-                x for k, v in value.items() for x in unknown(node["additionalProperties"], v, f"{path}.{k}")
-            ]
+            return [x for k, v in value.items() for x in unknown(node["additionalProperties"], v, f"{path}.{k}")]
         known = node.get("properties", {})
         found = [f"{path}.{name}" for name in value if name not in known]
-        return found + [
-            x for n, v in value.items() if n in known for x in unknown(known[n], v, f"{path}.{n}")
-        ]
+        return found + [x for n, v in value.items() if n in known for x in unknown(known[n], v, f"{path}.{n}")]
     if isinstance(value, list):
         return [x for item in value for x in unknown(node["items"], item, f"{path}[]")]
     return []

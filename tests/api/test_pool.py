@@ -80,9 +80,7 @@ def test_max_unavailable_resolves_rounded_up_and_at_least_one(value: Any, base: 
     assert spec.problems == ()
 
 
-@pytest.mark.parametrize(
-    "value", [0, "0", "0%", -3, "-10%", "12.5%", "", "abc", 2.5, True, "5 %", "٣"], ids=repr
-)
+@pytest.mark.parametrize("value", [0, "0", "0%", -3, "-10%", "12.5%", "", "abc", 2.5, True, "5 %", "٣"], ids=repr)
 def test_a_senseless_max_unavailable_is_reported_and_25_percent_is_in_force(value: Any) -> None:
     obj = samples.pool(spec={"updateStrategy": {"maxUnavailable": value}})
     assert parse(obj).update_unavailable == IntOrPercent(25, percent=True)
@@ -200,9 +198,7 @@ def test_an_empty_restart_config_is_the_default(config: Any) -> None:
 def test_one_bad_member_puts_all_defaults_in_force_with_a_warning(config: Any) -> None:
     spec = parse(with_restart(config))
     assert spec.restart_config == restart.DEFAULT_RESTART
-    assert [(problem.reason, problem.level) for problem in spec.problems] == [
-        ("InvalidRestartConfig", "warning")
-    ]
+    assert [(problem.reason, problem.level) for problem in spec.problems] == [("InvalidRestartConfig", "warning")]
 
 
 @pytest.mark.parametrize(
@@ -221,9 +217,7 @@ def schedule(**fields: Any) -> dict[str, Any]:
 
 def test_fairness_needs_a_tenant_label() -> None:
     assert parse(samples.pool(spec={"fairness": {"weights": {"blue": 3}}})).fairness is None
-    fairness = parse(
-        samples.pool(spec={"fairness": {"tenantLabel": "team", "weights": {"blue": 3}}})
-    ).fairness
+    fairness = parse(samples.pool(spec={"fairness": {"tenantLabel": "team", "weights": {"blue": 3}}})).fairness
     assert fairness is not None
     assert (fairness.label, fairness.weight("blue"), fairness.weight("red")) == ("team", 3, 1)
 
@@ -249,9 +243,7 @@ def test_a_schedule_is_active_from_its_start_for_its_duration() -> None:
 def test_a_schedule_follows_its_time_zone() -> None:
     item = schedule(timeZone="Asia/Tokyo", start="30 8 * * *", durationMinutes=60)
     [period] = parse(samples.pool(spec={"sizing": {"schedules": [item]}})).sizing.schedules
-    assert period.active_until(datetime(2026, 2, 1, 23, 45, tzinfo=UTC)) == datetime(
-        2026, 2, 2, 0, 30, tzinfo=UTC
-    )
+    assert period.active_until(datetime(2026, 2, 1, 23, 45, tzinfo=UTC)) == datetime(2026, 2, 2, 0, 30, tzinfo=UTC)
     assert period.active_until(datetime(2026, 2, 1, 8, 45, tzinfo=UTC)) is None
 
 

@@ -152,9 +152,7 @@ def test_a_long_name_is_cut_and_marked_with_its_hash() -> None:
     assert record.derived(name, 63, "-commit") == f"{'a' * 45}-{digest}-commit"
 
 
-@given(
-    st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", fullmatch=True), st.sampled_from([63, 128, 253])
-)
+@given(st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", fullmatch=True), st.sampled_from([63, 128, 253]))
 def test_derived_names_fit_are_valid_and_differ(name: str, limit: int) -> None:
     made = record.derived(name, limit, "-commit")
     assert len(made) <= limit and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", made)

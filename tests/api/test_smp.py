@@ -181,9 +181,7 @@ def test_a_port_used_for_two_protocols_keeps_both() -> None:
 
 def test_a_list_the_original_lacks_is_merged_into_nothing() -> None:
     init = [{"name": "i", "image": "x", "command": None}, {"name": "gone", "$patch": "delete"}]
-    assert patched({"spec": {"initContainers": init}})["spec"]["initContainers"] == [
-        {"name": "i", "image": "x"}
-    ]
+    assert patched({"spec": {"initContainers": init}})["spec"]["initContainers"] == [{"name": "i", "image": "x"}]
 
 
 def test_a_type_mismatch_takes_the_patch() -> None:

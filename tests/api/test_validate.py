@@ -64,9 +64,7 @@ def test_a_template_beside_a_wish_for_any_pool_is_the_documented_use() -> None:
 
 
 def test_neither_pool_nor_template() -> None:
-    assert found("BatchSandbox", samples.box(spec={"poolRef": ""})) == [
-        ("spec.template", "NoPodSource", "invalid")
-    ]
+    assert found("BatchSandbox", samples.box(spec={"poolRef": ""})) == [("spec.template", "NoPodSource", "invalid")]
 
 
 @pytest.mark.parametrize(

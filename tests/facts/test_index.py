@@ -89,9 +89,7 @@ def test_a_sandbox_that_asks_for_any_pool_is_in_no_pool() -> None:
 
 def test_an_edited_pool_ref_stays_with_the_recorded_pool() -> None:
     obj = samples.box(spec={"poolRef": "other"}, record={"pods": ["p0"], "poolRef": "warm"})
-    assert {value for index, value in indexes("batchsandbox", obj) if index in ("pool", "wait")} == {
-        "boxes/warm"
-    }
+    assert {value for index, value in indexes("batchsandbox", obj) if index in ("pool", "wait")} == {"boxes/warm"}
 
 
 def test_a_terminating_sandbox_is_busy_and_waits_no_more() -> None:
@@ -107,9 +105,7 @@ def test_an_unreadable_record_is_the_pools_business_but_no_wish() -> None:
 
 
 def test_a_cleared_pool_ref_is_still_the_old_pools_business() -> None:
-    obj = samples.box(
-        spec={"poolRef": "", "template": {}}, record={"pods": ["p0"], "poolRef": "warm", "poolUID": "u"}
-    )
+    obj = samples.box(spec={"poolRef": "", "template": {}}, record={"pods": ["p0"], "poolRef": "warm", "poolUID": "u"})
     assert set(indexes("batchsandbox", obj)) == {("busy", "boxes/warm"), ("holder", "boxes/p0")}
 
 
