@@ -47,9 +47,7 @@ class Server:
         async with asyncio.timeout(TIMEOUT):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         words = head[0].split(" ")
-        fields = {
-            name.strip().lower(): value.strip() for name, _, value in (h.partition(":") for h in head[1:])
-        }
+        fields = {name.strip().lower(): value.strip() for name, _, value in (h.partition(":") for h in head[1:])}
         keep = fields.get("connection", "").lower() != "close" and words[-1] == "HTTP/1.1"
         if len(words) != 3:
             answer, keep = _failed(HTTPStatus.BAD_REQUEST, "malformed request line"), False

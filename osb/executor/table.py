@@ -146,9 +146,7 @@ class Table:
 
     def _occupied(self, task: Task) -> bool:
         return any(
-            other is not task
-            and (other.deleting or other.timed_out or other.active)
-            and self._runner.left(other)
+            other is not task and (other.deleting or other.timed_out or other.active) and self._runner.left(other)
             for other in self._tasks.values()
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,8 @@ class Task:
     exit_code: int | None = None
     deleting: float = 0.0
     timed_out: float = 0.0
-    killed: float = 0.0
     failure: str = ""
-    signalled: float = field(default=0.0)
+    signalled: float = 0.0
 
     @property
     def timeout(self) -> int:
@@ -142,12 +141,16 @@ class Folder:
 
 
 def _read(path: Path) -> Task | None:
+    """The stored task; None for anything that `save` did not write."""
     try:
-        raw: dict[str, Any] = json.loads(path.read_text())
+        raw: Any = json.loads(path.read_text())
         known = {item.name for item in fields(Task)}
-        return Task(**{key: value for key, value in raw.items() if key in known})
+        task = Task(**{key: value for key, value in dict(raw).items() if key in known})
     except (OSError, ValueError, TypeError):
         return None
+    numbers = (task.pid, task.ticks, task.started, task.finished, task.deleting, task.timed_out, task.signalled)
+    sound = task.name == path.parent.name and isinstance(task.process, dict)
+    return task if sound and all(isinstance(number, int | float) for number in numbers) else None
 
 
 def _replace(path: Path, text: str) -> None:
