@@ -26,14 +26,10 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m osb.sim", description=__doc__)
     parser.add_argument("--dir", type=Path, help="folder for the kubeconfig (default: a temporary one)")
     parser.add_argument("--port", type=int, default=0, help="loopback port (default: a free one)")
-    parser.add_argument(
-        "--pod-ready", default="0.5s", help="time from binding to Ready, e.g. 2s (default 0.5s)"
-    )
+    parser.add_argument("--pod-ready", default="0.5s", help="time from binding to Ready, e.g. 2s (default 0.5s)")
     parser.add_argument("--nodes", type=int, default=1, help="how many nodes the kubelet plays")
     parser.add_argument("--no-kubelet", action="store_true", help="only the API server")
-    parser.add_argument(
-        "--kubelet-for", type=Path, metavar="KUBECONFIG", help="only the kubelet, for this cluster"
-    )
+    parser.add_argument("--kubelet-for", type=Path, metavar="KUBECONFIG", help="only the kubelet, for this cluster")
     found = parser.parse_args()
     found.pod_ready = seconds(found.pod_ready)
     if found.pod_ready is None:

@@ -40,9 +40,7 @@ def version_encoder(res: Resource) -> Callable[[str, Obj], bytes] | None:
     """Kinds served under two versions cannot share one encoding."""
     if res.plural not in ("poddisruptionbudgets", "horizontalpodautoscalers"):
         return None
-    return lambda kind, obj: (
-        orjson.dumps({"type": kind, "object": {**obj, "apiVersion": res.api_version}}) + b"\n"
-    )
+    return lambda kind, obj: orjson.dumps({"type": kind, "object": {**obj, "apiVersion": res.api_version}}) + b"\n"
 
 
 def deleted(res: Resource, record: Record) -> Obj:

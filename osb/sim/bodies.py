@@ -72,9 +72,7 @@ def edit_of(content: str, raw: bytes, res: Resource) -> tuple[Callable[[Obj], Ob
             raise refusals.bad_request(f"error decoding YAML: {error}") from error
         if not isinstance(wanted, dict):
             raise refusals.bad_request("an apply patch is an object")
-        return (
-            lambda old: strategic(old, wanted, res) if not res.custom else patches.merge(old, wanted)
-        ), True
+        return (lambda old: strategic(old, wanted, res) if not res.custom else patches.merge(old, wanted)), True
     body = decode(raw)
     if content == patches.JSON:
         return (lambda old: patches.json_patch(old, body)), False

@@ -139,9 +139,7 @@ class Collector:
     def _drop_finalizer(self, res: Resource, ref: Ref, finalizer: str) -> None:
         def edit(obj: Obj) -> Obj:
             new: Obj = clone(obj)
-            new["metadata"]["finalizers"] = [
-                item for item in new["metadata"]["finalizers"] if item != finalizer
-            ]
+            new["metadata"]["finalizers"] = [item for item in new["metadata"]["finalizers"] if item != finalizer]
             return new
 
         self._writes.change(res, ref.namespace, ref.name, edit)
@@ -159,9 +157,7 @@ class Collector:
                 left = True
                 if "deletionTimestamp" not in item.obj["metadata"]:
                     self._delete(res, Ref(res.bucket, name, item.obj["metadata"]["name"]))
-        if left and any(
-            self._storage.bucket(res.bucket).items.get(name) for res in self._registry.buckets().values()
-        ):
+        if left and any(self._storage.bucket(res.bucket).items.get(name) for res in self._registry.buckets().values()):
             return
         new = clone(record.obj)
         new["spec"]["finalizers"] = []

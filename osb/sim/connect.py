@@ -57,9 +57,7 @@ def bind(server: ApiServer, target: Target, body: Obj) -> web.Response:
             f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {meta['uid']}",
         )
     if "deletionTimestamp" in meta:
-        raise refusals.conflict(
-            POD, target.name, f"pod {target.name} is being deleted, cannot be assigned to a host"
-        )
+        raise refusals.conflict(POD, target.name, f"pod {target.name} is being deleted, cannot be assigned to a host")
     if record.obj["spec"].get("nodeName"):
         raise refusals.conflict(
             POD,
@@ -80,9 +78,7 @@ def bind(server: ApiServer, target: Target, body: Obj) -> web.Response:
     new["status"]["conditions"] = [*kept, condition]
     server.storage.put(POD, new)
     return send(
-        orjson.dumps(
-            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        ),
+        orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
         201,
     )
 
@@ -100,9 +96,7 @@ def evict(server: ApiServer, target: Target, body: Obj) -> web.Response:
     uid = (options.get("preconditions") or {}).get("uid") or ""
     server.writes.delete(POD, target.space, target.name, DeleteOptions(grace=grace, uid=uid))
     return send(
-        orjson.dumps(
-            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        ),
+        orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
         201,
     )
 
@@ -176,11 +170,7 @@ async def _exec(server: ApiServer, request: web.BaseRequest, target: Target) -> 
         raise refusals.bad_request(
             f"cannot exec into a container in a completed pod; current phase is {pod['status']['phase']}"
         )
-    query = (
-        request.query_string.replace("stdin=", "input=")
-        .replace("stdout=", "output=")
-        .replace("stderr=", "error=")
-    )
+    query = request.query_string.replace("stdin=", "input=").replace("stdout=", "output=").replace("stderr=", "error=")
     try:
         async with (
             aiohttp.ClientSession() as session,

@@ -63,9 +63,7 @@ def _document(server: ApiServer, path: str) -> Obj | None:
         groups = [_group(name, versions) for name, versions in _groups(server).items()]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
     if path == "/":
-        return {
-            "paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/readyz", "/version"]
-        }
+        return {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/readyz", "/version"]}
     if len(parts) == 2 and parts[0] == "apis" and parts[1] in _groups(server):
         return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], _groups(server)[parts[1]])}
     if len(parts) == 3 and parts[0] == "apis" and parts[2] in _groups(server).get(parts[1], ()):

@@ -67,9 +67,7 @@ class Fault:
             return False
         if self._pattern is None:
             self._pattern = re.compile(self.path)
-        return self._pattern.search(path) is not None and (
-            self.probability >= 1 or random.random() < self.probability
-        )
+        return self._pattern.search(path) is not None and (self.probability >= 1 or random.random() < self.probability)
 
     def describe(self) -> Obj:
         shown = ("id", "methods", "path", "verbs", "agent", "count", "probability", "latency", "after",
@@ -98,9 +96,7 @@ def parse(body: Any) -> Fault:
         elif key in _FIELDS and isinstance(value, _FIELDS[key]):
             setattr(fault, key, value)
         else:
-            raise bad_request(
-                f"fault: {key}={value!r} is unknown or of the wrong type; see osb.sim.faults.Fault"
-            )
+            raise bad_request(f"fault: {key}={value!r} is unknown or of the wrong type; see osb.sim.faults.Fault")
     try:
         re.compile(fault.path)
     except re.error as error:

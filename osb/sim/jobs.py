@@ -66,14 +66,10 @@ class JobController:
         spec, status = job["spec"], dict(job.get("status") or {})
         status.setdefault("startTime", timestamp())
         if failed > spec["backoffLimit"]:
-            self._finish(
-                status, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-            )
+            self._finish(status, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
         elif self._overdue(ref, job, status):
             failed += len(active)
-            self._finish(
-                status, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
-            )
+            self._finish(status, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
         elif succeeded >= spec["completions"]:
             self._finish(status, "Complete", "", "")
             status["completionTime"] = timestamp()
@@ -111,9 +107,7 @@ class JobController:
     def _drop(self, pods: list[Obj]) -> None:
         for pod in pods:
             try:
-                self._writes.delete(
-                    POD, pod["metadata"]["namespace"], pod["metadata"]["name"], DeleteOptions()
-                )
+                self._writes.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"], DeleteOptions())
             except Refusal:
                 continue  # gone meanwhile
 

@@ -52,9 +52,7 @@ class Resource:
         return "status" in self.subresources
 
 
-def _core(
-    plural: str, kind: str, *short: str, namespaced: bool = True, subs: tuple[str, ...] = ()
-) -> Resource:
+def _core(plural: str, kind: str, *short: str, namespaced: bool = True, subs: tuple[str, ...] = ()) -> Resource:
     return _named("", "v1", plural, kind, *short, namespaced=namespaced, subs=subs)
 
 
@@ -147,9 +145,7 @@ class Registry:
         return self._table.get((group, version, plural))
 
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
-        return next(
-            (r for r in self._table.values() if r.kind == kind and r.api_version == api_version), None
-        )
+        return next((r for r in self._table.values() if r.kind == kind and r.api_version == api_version), None)
 
     def all(self) -> list[Resource]:
         return list(self._table.values())

@@ -107,9 +107,7 @@ class Api:
         async with (
             self._gate,
             asyncio.timeout(timeout),
-            self._session.request(
-                method, self.url + path, data=raw, headers={"Content-Type": content}
-            ) as answer,
+            self._session.request(method, self.url + path, data=raw, headers={"Content-Type": content}) as answer,
         ):
             got = await answer.read()
             if answer.status >= 400:
@@ -142,7 +140,5 @@ class Api:
                         continue
                     event: Obj = orjson.loads(line)
                     if event["type"] == "ERROR":
-                        raise ApiAnswer(
-                            int(event["object"].get("code", 500)), str(event["object"].get("message"))
-                        )
+                        raise ApiAnswer(int(event["object"].get("code", 500)), str(event["object"].get("message")))
                     yield event

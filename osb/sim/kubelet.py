@@ -78,9 +78,7 @@ class FakeKubelet:
 
     # -- events ----------------------------------------------------------------------------------------------
 
-    async def _follow(
-        self, path: str, see: Callable[[Obj], None], listed: Callable[[list[Obj]], None] | None
-    ) -> None:
+    async def _follow(self, path: str, see: Callable[[Obj], None], listed: Callable[[list[Obj]], None] | None) -> None:
         """List and watch for ever; `listed` gets every full list, `see` every event."""
         version = ""
         while True:

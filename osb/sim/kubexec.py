@@ -105,9 +105,7 @@ def throwaway_tls() -> ssl.SSLContext:
     """A self-signed certificate for a day. Raises ConfigError without an openssl program."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        raise ConfigError(
-            "the fake kubelet of a real control plane needs the openssl program for its certificate"
-        )
+        raise ConfigError("the fake kubelet of a real control plane needs the openssl program for its certificate")
     with tempfile.TemporaryDirectory() as folder:
         key, cert = Path(folder) / "key.pem", Path(folder) / "cert.pem"
         subprocess.run(

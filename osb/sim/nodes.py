@@ -30,9 +30,7 @@ class Nodes:
 
     async def register(self) -> None:
         """Create or refresh every node and its Lease; afterwards pods may be bound to them."""
-        with contextlib.suppress(
-            ApiAnswer
-        ):  # the real server makes this namespace itself, a moment after its start
+        with contextlib.suppress(ApiAnswer):  # the real server makes this namespace itself, a moment after its start
             await self._api.call("POST", "/api/v1/namespaces", {"metadata": {"name": "kube-node-lease"}})
         for name in self.names:
             with contextlib.suppress(ApiAnswer):  # it exists

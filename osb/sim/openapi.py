@@ -45,9 +45,7 @@ def model(res: Resource) -> Obj:
     properties.setdefault("apiVersion", {"type": "string"})
     properties.setdefault("kind", {"type": "string"})
     schema["properties"] = properties
-    schema["x-kubernetes-group-version-kind"] = [
-        {"group": res.group, "kind": res.kind, "version": res.version}
-    ]
+    schema["x-kubernetes-group-version-kind"] = [{"group": res.group, "kind": res.kind, "version": res.version}]
     return schema
 
 
@@ -90,9 +88,7 @@ def _schema(schema: Obj) -> bytes:
     if ref := schema.get("$ref"):
         return _bytes(1, ref)
     free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string")
-    parts = [
-        _bytes(field, schema[key]) for field, key in ((2, "format"), (4, "description")) if schema.get(key)
-    ]
+    parts = [_bytes(field, schema[key]) for field, key in ((2, "format"), (4, "description")) if schema.get(key)]
     parts += [_bytes(19, name) for name in schema.get("required") or ()]
     if isinstance(schema.get("additionalProperties"), dict):
         parts.append(_bytes(21, _bytes(1, _schema(schema["additionalProperties"]))))
@@ -104,8 +100,6 @@ def _schema(schema: Obj) -> bytes:
         listed = b"".join(_bytes(1, _named(name, _schema(sub))) for name, sub in schema["properties"].items())
         parts.append(_bytes(25, listed))
     if kinds := schema.get("x-kubernetes-group-version-kind"):
-        text = "".join(
-            f"- group: {k['group']}\n  kind: {k['kind']}\n  version: {k['version']}\n" for k in kinds
-        )
+        text = "".join(f"- group: {k['group']}\n  kind: {k['kind']}\n  version: {k['version']}\n" for k in kinds)
         parts.append(_bytes(31, _named("x-kubernetes-group-version-kind", _bytes(2, text))))
     return b"".join(parts)

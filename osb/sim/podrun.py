@@ -43,8 +43,7 @@ class PodRun:
         self.script = script_of(pod, ready_after=kubelet.pod_ready)
         known = {item["name"]: restored(item) for item in status.get("containerStatuses") or ()}
         self.containers = [
-            known.get(item["name"]) or Container(item["name"], item["image"])
-            for item in pod["spec"]["containers"]
+            known.get(item["name"]) or Container(item["name"], item["image"]) for item in pod["spec"]["containers"]
         ]
         self._ready = status.get("phase") == "Running"
         self._over = status.get("phase") in ("Succeeded", "Failed")
@@ -88,9 +87,7 @@ class PodRun:
             words = command[1:] if command[:1] == ["echo"] else command
             return Outcome(0, " ".join(words) + "\n")
         self.cancel()
-        self._task = self._kubelet.spawn(
-            self._restart([c for c in self.containers if c.name == container], code=143)
-        )
+        self._task = self._kubelet.spawn(self._restart([c for c in self.containers if c.name == container], code=143))
         return Outcome(0, "")
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -177,11 +174,7 @@ class PodRun:
         if wish == "hang" or self.script.never_ready:
             await self._write("Running", ready=True)
             return
-        code = (
-            self.script.exit_code
-            if self.script.exit_code is not None
-            else int(wish == "fail" or self.script.fail)
-        )
+        code = self.script.exit_code if self.script.exit_code is not None else int(wish == "fail" or self.script.fail)
         message = self.script.termination_message
         if message is None:
             message = wish if wish not in ("", "fail") else commit_message(self._args())

@@ -53,15 +53,11 @@ def no_such_path() -> Refusal:
 
 
 def already_exists(res: Resource, name: str) -> Refusal:
-    return Refusal(
-        409, "AlreadyExists", f'{res.qualified} "{name}" already exists', details=_details(res, name)
-    )
+    return Refusal(409, "AlreadyExists", f'{res.qualified} "{name}" already exists', details=_details(res, name))
 
 
 def conflict(res: Resource, name: str, why: str = "") -> Refusal:
-    why = why or (
-        "the object has been modified; please apply your changes to the latest version and try again"
-    )
+    why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     message = f'Operation cannot be fulfilled on {res.qualified} "{name}": {why}'
     return Refusal(409, "Conflict", message, details=_details(res, name))
 
@@ -84,9 +80,7 @@ def bad_request(message: str) -> Refusal:
 
 
 def forbidden(res: Resource, name: str, why: str) -> Refusal:
-    return Refusal(
-        403, "Forbidden", f'{res.qualified} "{name}" is forbidden: {why}', details=_details(res, name)
-    )
+    return Refusal(403, "Forbidden", f'{res.qualified} "{name}" is forbidden: {why}', details=_details(res, name))
 
 
 def not_allowed() -> Refusal:
@@ -115,8 +109,6 @@ def patch_failed(message: str) -> Refusal:
 
 
 def too_many(message: str, seconds: int) -> Refusal:
-    refusal = Refusal(
-        429, "TooManyRequests", message, details={"retryAfterSeconds": seconds} if seconds else None
-    )
+    refusal = Refusal(429, "TooManyRequests", message, details={"retryAfterSeconds": seconds} if seconds else None)
     refusal.retry_after = seconds or None
     return refusal

@@ -23,21 +23,24 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
 
 
-def conform(schema: Obj | None, obj: Obj) -> list[Cause]:
-    """Default, prune, validate. apiVersion, kind and metadata are never pruned."""
+def conform(schema: Obj | None, obj: Obj, *, unique: bool = True) -> list[Cause]:
+    """Prune, default, validate. apiVersion, kind and metadata are never pruned.
+
+    `unique` False lets duplicates in keyed lists pass, as the real server (1.20) does on the status path.
+    """
     if not schema:
         return []
     envelope: Obj = {key: obj.pop(key) for key in ("apiVersion", "kind", "metadata") if key in obj}
     causes: list[Cause] = []
-    _default(schema, obj)
     _prune(schema, obj)
+    _default(schema, obj)
     _check(schema, {**envelope, **obj} if schema.get("required") else obj, "", causes)
     rest = dict(obj)
     obj.clear()
     obj.update(envelope)
     obj.update(rest)
     _check_name(schema, obj, causes)
-    return causes
+    return causes if unique else [cause for cause in causes if cause[1] != "FieldValueDuplicate"]
 
 
 def _check_name(schema: Obj, obj: Obj, causes: list[Cause]) -> None:
@@ -51,7 +54,7 @@ def _check_name(schema: Obj, obj: Obj, causes: list[Cause]) -> None:
 def _default(schema: Obj, value: Any) -> None:
     if isinstance(value, dict):
         for key, sub in (schema.get("properties") or {}).items():
-            if "default" in sub and (key not in value or (value[key] is None and not sub.get("nullable"))):
+            if "default" in sub and key not in value:
                 value[key] = clone(sub["default"])
             if key in value:
                 _default(sub, value[key])
@@ -86,7 +89,7 @@ def _prune(schema: Obj, value: Any) -> None:
 
 def _drop_null(schema: Obj, holder: Obj, key: str) -> None:
     """A null for a field that is not nullable counts as absent."""
-    if holder[key] is None and not schema.get("nullable") and "default" in schema:
+    if holder[key] is None and not schema.get("nullable"):
         del holder[key]
 
 
@@ -105,9 +108,7 @@ def _check(schema: Obj, value: Any, path: str, causes: list[Cause]) -> None:
         return
     if "enum" in schema and value not in schema["enum"]:
         listed = ", ".join(f'"{item}"' for item in schema["enum"])
-        causes.append(
-            (path, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}')
-        )
+        causes.append((path, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}'))
     if isinstance(value, dict):
         _check_object(schema, value, path, causes)
     elif isinstance(value, list):

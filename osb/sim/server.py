@@ -40,9 +40,7 @@ class ApiServer:
     `start` begins the controllers inside the server, `stop` ends them and every watch.
     """
 
-    def __init__(
-        self, *, window: int = 20_000, bookmark_every: float = 5.0, auto_namespaces: bool = True
-    ) -> None:
+    def __init__(self, *, window: int = 20_000, bookmark_every: float = 5.0, auto_namespaces: bool = True) -> None:
         self.storage = Storage(window=window)
         self.registry = Registry()
         self.writes = Writes(self.storage, auto_namespaces=auto_namespaces)
@@ -104,9 +102,7 @@ class ApiServer:
             hang_up(request)
         return response
 
-    async def _serve(
-        self, request: web.BaseRequest, target: Target, what: str, stale: Any
-    ) -> web.StreamResponse:
+    async def _serve(self, request: web.BaseRequest, target: Target, what: str, stale: Any) -> web.StreamResponse:
         if target.sub in ("exec", "log", "binding", "eviction", "token", "finalize"):
             return await connect.answer(self, request, target)
         if what == "watch":
@@ -124,9 +120,7 @@ class ApiServer:
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         record = self.writes.get(target.res, target.space, target.name)
         if form := tables.form_of(request):
-            return send(
-                orjson.dumps(tables.one(form, target.res, record.obj, request.query.get("includeObject", "")))
-            )
+            return send(orjson.dumps(tables.one(form, target.res, record.obj, request.query.get("includeObject", ""))))
         return send(raw_as(target.res, record))
 
     def _list(self, request: web.BaseRequest, target: Target, stale: Any) -> web.StreamResponse:
@@ -177,9 +171,7 @@ class ApiServer:
             watcher.start(self.storage.revision)
         self.watchers[watcher] = path
         try:
-            await watcher.run(
-                response, gate=lambda: self.faults.frozen(path, agent), every=self._bookmark_every
-            )
+            await watcher.run(response, gate=lambda: self.faults.frozen(path, agent), every=self._bookmark_every)
             await response.write_eof()
         except (ConnectionError, asyncio.CancelledError):
             return response
@@ -239,9 +231,7 @@ class ApiServer:
         meta = {"resourceVersion": str(self.storage.revision)}
         return send(lists.encode(target.res, meta, (raw_as(target.res, record) for record in chosen)))
 
-    def _answer(
-        self, request: web.BaseRequest, res: Resource, record: Record, status: int = 200
-    ) -> web.Response:
+    def _answer(self, request: web.BaseRequest, res: Resource, record: Record, status: int = 200) -> web.Response:
         if form := tables.form_of(request):
             return send(
                 orjson.dumps(tables.one(form, res, record.obj, request.query.get("includeObject", ""))),

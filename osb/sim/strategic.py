@@ -86,9 +86,7 @@ def _merge_list(base: list[Any], new: list[Obj], key: str, kind: str) -> list[An
     for item in new:
         if key not in item:
             raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        at = next(
-            (i for i, old in enumerate(merged) if isinstance(old, dict) and old.get(key) == item[key]), None
-        )
+        at = next((i for i, old in enumerate(merged) if isinstance(old, dict) and old.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             merged = [old for old in merged if not (isinstance(old, dict) and old.get(key) == item[key])]
         elif at is None:

@@ -37,7 +37,7 @@ def prepare_update(res: Resource, old: Obj, new: Obj, *, sub: str) -> list[Cause
         _keep_for_status(res, old, new)
     elif res.has_status:
         _restore(old, new, "status")
-    causes = conform(res.schema, new) if res.custom else []
+    causes = conform(res.schema, new, unique=sub != "status") if res.custom else []
     if res.custom or res.counts_generation:
         _count_generation(res, old, new, sub)
     if res.kind == "Pod" and not sub and _frozen_part(old) != _frozen_part(new):
@@ -179,9 +179,7 @@ def _qos(spec: Obj) -> str:
         return "BestEffort"
     limits_rule = all(
         {"cpu", "memory"} <= set(entry.get("limits") or {})
-        and all(
-            (entry.get("requests") or {}).get(key, value) == value for key, value in entry["limits"].items()
-        )
+        and all((entry.get("requests") or {}).get(key, value) == value for key, value in entry["limits"].items())
         for entry in resources
     )
     return "Guaranteed" if limits_rule else "Burstable"

@@ -37,9 +37,7 @@ def one(form: tuple[str, str], res: Resource, obj: Obj, include: str) -> Obj:
     kind, version = form
     if kind != TABLE:
         return _partial(obj, version)
-    return _table(
-        version, res, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, include
-    )
+    return _table(version, res, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, include)
 
 
 def many(form: tuple[str, str], res: Resource, objects: list[Obj], meta: Obj, include: str) -> Obj:
@@ -76,10 +74,7 @@ def _table(version: str, res: Resource, objects: list[Obj], meta: Obj, include: 
          "description": c.get("description", ""), "priority": c.get("priority", 0)}
         for c in columns
     ]  # fmt: skip
-    rows = [
-        {"cells": [_cell(c, obj) for c in columns], "object": _included(obj, version, include)}
-        for obj in objects
-    ]
+    rows = [{"cells": [_cell(c, obj) for c in columns], "object": _included(obj, version, include)} for obj in objects]
     return {
         "kind": TABLE,
         "apiVersion": version,
@@ -160,9 +155,7 @@ def _pod_status(pod: Obj) -> str:
 
 
 def _restarts(pod: Obj) -> int:
-    return sum(
-        int(item.get("restartCount", 0)) for item in pod.get("status", {}).get("containerStatuses") or ()
-    )
+    return sum(int(item.get("restartCount", 0)) for item in pod.get("status", {}).get("containerStatuses") or ())
 
 
 def _job_done(job: Obj) -> str:

@@ -42,11 +42,7 @@ def parse(registry: Registry, path: str) -> Target | None:
         return None
     name = rest[1] if len(rest) > 1 else ""
     sub = rest[2] if len(rest) > 2 else ""
-    if (
-        len(rest) > 3
-        or (sub and sub not in res.subresources)
-        or (name and res.namespaced and namespace is None)
-    ):
+    if len(rest) > 3 or (sub and sub not in res.subresources) or (name and res.namespaced and namespace is None):
         return None
     return Target(res, namespace, name, sub)
 

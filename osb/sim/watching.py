@@ -52,10 +52,7 @@ class Watcher:
         """Called for every change of the bucket, in order."""
         options = self.options
         self._seen = max(self._seen, change.version)
-        if (
-            options.namespace is not None
-            and change.record.obj["metadata"].get("namespace") != options.namespace
-        ):
+        if options.namespace is not None and change.record.obj["metadata"].get("namespace") != options.namespace:
             return
         kind: str | None = change.type
         if options.predicate is not None:

@@ -92,10 +92,11 @@ class Writes:
     def _envelope(self, res: Resource, namespace: str, body: Any) -> Obj:
         """Check kind and namespace of a body; returns its metadata."""
         if not isinstance(body, dict) or not isinstance(body.setdefault("metadata", {}), dict):
-            raise refusals.bad_request(
-                "the object provided is unrecognized (must be a JSON object with metadata)"
-            )
+            raise refusals.bad_request("the object provided is unrecognized (must be a JSON object with metadata)")
         kind, version = body.setdefault("kind", res.kind), body.setdefault("apiVersion", res.api_version)
+        if kind != res.kind and res.custom:
+            cause = ("kind", "FieldValueInvalid", f'Invalid value: "{kind}": must be {res.kind}')
+            raise refusals.invalid(res, str(body["metadata"].get("name", "")), [cause])
         if kind != res.kind:
             raise refusals.bad_request(f'{kind} in version "{version}" cannot be handled as a {res.kind}')
         if version != res.api_version:
@@ -155,15 +156,15 @@ class Writes:
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
             )
         old = self.get(res, namespace, name)
-        if not meta.get("resourceVersion") and (
-            res.custom or res.kind in ("Lease", "CustomResourceDefinition")
-        ):
+        if not meta.get("resourceVersion") and (res.custom or res.kind in ("Lease", "CustomResourceDefinition")):
             cause = (
                 "metadata.resourceVersion",
                 "FieldValueInvalid",
                 "Invalid value: 0x0: must be specified for an update",
             )
             raise refusals.invalid(res, name, [cause])
+        if meta.get("uid") not in (None, "", old.obj["metadata"]["uid"]):
+            raise refusals.conflict(res, name, _precondition("UID", meta["uid"], old.obj["metadata"]["uid"]))
         return self._store(res, old, body, sub=sub, dry_run=dry_run)
 
     def change(self, res: Resource, namespace: str, name: str, edit: Callable[[Obj], Obj], *, sub: str = "",
@@ -180,9 +181,9 @@ class Writes:
         name, before, meta = old.obj["metadata"]["name"], old.obj["metadata"], new["metadata"]
         if meta.get("resourceVersion") not in (None, "", before["resourceVersion"]):
             raise refusals.conflict(res, name)
-        if meta.get("uid") not in (None, "", before["uid"]):
-            why = _precondition("UID", meta["uid"], before["uid"])
-            raise refusals.conflict(res, name, why)
+        if meta.get("uid") not in (None, "", before["uid"]) and not (res.custom and sub):
+            immutable = f'Invalid value: "{meta["uid"]}": field is immutable'
+            raise refusals.invalid(res, name, [("metadata.uid", "FieldValueInvalid", immutable)])
         meta["resourceVersion"] = before["resourceVersion"]
         for key in (
             "uid",
