@@ -6,3 +6,5 @@ from workers.app import app
 
 app.conf.beat_scheduler = "beat.schedule:Scheduler"
 app.conf.beat_max_loop_interval = 1
+
+__all__ = ["app"]

@@ -18,7 +18,7 @@ from celery import Celery
 from kombu import Queue
 
 from osb.config import Settings
-from workers.routes import all_queues
+from workers.routes import all_queues, queue_name
 
 VISIBILITY_TIMEOUT = 120
 HARD_LIMIT = 60
@@ -44,7 +44,7 @@ def make_app(settings: Settings) -> Celery:
         worker_pool=os.environ.get("OSB_WORKER_POOL", "threads"),
         worker_hijack_root_logger=False,
         worker_max_tasks_per_child=5000,
-        worker_send_task_events=settings.task_events,
+        worker_send_task_events=os.environ.get("OSB_TASK_EVENTS", "") in ("1", "true"),
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_channel_error_retry=True,
@@ -59,17 +59,14 @@ def make_app(settings: Settings) -> Celery:
             "queue_order_strategy": "priority",
             "sep": ":",
         },
-        task_routes={"osb.reconcile.*": {"queue": "osb.pool.now"}},
     )
     made.conf.task_routes = (route_by_kind,)
     return made
 
 
-def route_by_kind(name: str, *_: object, **__: object) -> dict[str, str] | None:
+def route_by_kind(name: str, args: object, kwargs: object, options: object, **_: object) -> dict[str, str] | None:
     """Hand-sent tasks of a kind go to its *now* queue, so that `celery call` and Flower need no queue name."""
-    from workers.routes import queue_name
-
-    prefix, _, kind = name.rpartition(".")
+    prefix, _dot, kind = name.rpartition(".")
     return {"queue": queue_name(kind)} if prefix == "osb.reconcile" else None
 
 

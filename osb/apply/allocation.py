@@ -83,18 +83,14 @@ def deliver(hand: Hand, claim: Claim) -> Settled:
 
 def view_of(hand: Hand, claim: Claim) -> BatchView:
     """The sandbox as it looks with its new pods."""
-    return BatchView(
-        now=hand.now(), spec=claim.box, annotations=claim.box.annotations, slots={**claim.held, **claim.pods}
-    )
+    return BatchView(now=hand.now(), spec=claim.box, slots={**claim.held, **claim.pods})
 
 
 def _with_status(hand: Hand, claim: Claim, answer: Obj) -> Settled:
     """The claim landed; the status follows at once, because this pass knows the pods. A refused one is repaired by the
     sandbox's own pass."""
     box = batchsandbox.parse(answer)
-    view = BatchView(
-        now=hand.now(), spec=box, annotations=box.annotations, slots={**claim.held, **claim.pods}
-    )
+    view = BatchView(now=hand.now(), spec=box, slots={**claim.held, **claim.pods})
     stored, writes, cause = answer, 1, ""
     try:
         stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view))
@@ -115,7 +111,9 @@ def _judged(hand: Hand, claim: Claim, error: ApiError) -> Settled:
     except ApiError as unread:
         return Settled(claim=claim, again=0.2, cause=f"{error}; and then {unread}")
     if live is not None and live["metadata"]["uid"] == box.uid and names_them(live, claim):
-        return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=live, delivered=True, cause=str(error))
+        return Settled(
+            claim=claim, moves=_moves(claim, "settle", HELD), stored=live, delivered=True, cause=str(error)
+        )
     to = "free" if claim.first else "dirty"
     same = live is not None and live["metadata"]["uid"] == box.uid
     return Settled(
@@ -128,7 +126,9 @@ def names_them(live: Obj, claim: Claim) -> bool:
     """True when the live record has every pod of the claim in its slot, by name and UID, and not released."""
     held = claims.claims(batchsandbox.parse(live))
     return all(
-        slot in held and held[slot][0] == pod.name and (not held[slot][1] or pod.uid.startswith(held[slot][1]))
+        slot in held
+        and held[slot][0] == pod.name
+        and (not held[slot][1] or pod.uid.startswith(held[slot][1]))
         for slot, pod in claim.pods.items()
     )
 
@@ -155,6 +155,3 @@ def settle(hand: Hand, claim: Claim, prove: Any) -> Settled:
             return Settled(claim=claim, again=0.0)
         return deliver(hand, claim)
     return Settled(claim=claim, moves=_moves(claim, "cancel", "dirty"), stored=claim.raw)
-
-
-

@@ -126,7 +126,9 @@ class _Executor:
             if isinstance(result, ApiError):
                 self.done.failed.append(result)
                 self.done.refused[action.name] = str(result)
-                self._tell("Warning", names.EVENT_FAILED_CREATE, f"failed to create pod {action.name}: {result}")
+                self._tell(
+                    "Warning", names.EVENT_FAILED_CREATE, f"failed to create pod {action.name}: {result}"
+                )
             elif result.pod is None:
                 self.done.refused[action.name] = "the name belongs to a pod of somebody else"
                 text = f"failed to create pod {action.name}: a pod of that name exists and is not ours"
@@ -142,13 +144,20 @@ class _Executor:
     def _delete(self, group: list[DeletePod]) -> None:
         def delete(action: DeletePod) -> bool:
             return pod_writes.delete_pod(
-                self.hand, self.namespace, action.name, uid=action.uid, version=action.version, grace=action.grace
+                self.hand,
+                self.namespace,
+                action.name,
+                uid=action.uid,
+                version=action.version,
+                grace=action.grace,
             )
 
         for action, result in zip(group, in_parallel(self.hand, delete, group), strict=True):
             if isinstance(result, ApiError):
                 self.done.failed.append(result)
-                self._tell("Warning", names.EVENT_FAILED_DELETE, f"failed to delete pod {action.name}: {result}")
+                self._tell(
+                    "Warning", names.EVENT_FAILED_DELETE, f"failed to delete pod {action.name}: {result}"
+                )
             else:
                 self.done.count("deleted")
 

@@ -48,13 +48,19 @@ def delete_pod(
     """DELETE with preconditions. True: it is gone for good. False: it is terminating, or not the pod meant."""
     hand.step("delete")
     try:
-        answer = hand.kube.delete("pod", namespace, name, uid=uid or None, version=version or None, grace=grace)
+        answer = hand.kube.delete(
+            "pod", namespace, name, uid=uid or None, version=version or None, grace=grace
+        )
     except NotFound:
         return True
     except Conflict:
         return _another(hand, namespace, name, uid)
     meta = answer.get("metadata") or {}
-    return answer.get("kind") == "Status" or not meta.get("deletionTimestamp") or meta.get("deletionGracePeriodSeconds") == 0
+    return (
+        answer.get("kind") == "Status"
+        or not meta.get("deletionTimestamp")
+        or meta.get("deletionGracePeriodSeconds") == 0
+    )
 
 
 def _another(hand: Hand, namespace: str, name: str, uid: str) -> bool:

@@ -18,6 +18,7 @@ from osb.reconcile.contract import After, Done, Outcome, Retry
 from osb.reconcile.gather import Obj, live, read_one
 from osb.reconcile.world import Pass
 
+
 def reconcile(p: Pass) -> Outcome:
     """The whole pass. A Conflict (the mirror was behind) ends it; it decides again on fresh facts."""
     raw = read_one(p, "batchsandbox", p.key.namespace, p.key.name)

@@ -21,6 +21,7 @@ from osb.obs.log import get_logger
 from osb.reconcile import batchsandbox, pool, recycle, report, snapshot, tasks
 from osb.reconcile.contract import After, Done, Outcome, Part, Retry, Stop
 from osb.reconcile.world import Halted, Pass, World
+from osb.store.queue import How
 
 MAX_PASSES = 50
 MAX_SECONDS = 5.0
@@ -116,14 +117,22 @@ def _outcome(one: Pass) -> Outcome:
 
 def _end(one: Pass, outcome: Outcome) -> bool:
     """Give the key back with its outcome; True when it is dirty again."""
-    words: dict[type[Outcome], str] = {Done: "done", After: "after", Retry: "retry", Stop: "stop", Part: "part"}
+    words: dict[type[Outcome], How] = {
+        Done: "done",
+        After: "after",
+        Retry: "retry",
+        Stop: "stop",
+        Part: "part",
+    }
     seconds = getattr(outcome, "seconds", 0.0)
     try:
         ended = one.store.queue.end(
             one.key, one.token, words[type(outcome)], seconds=seconds, progress=outcome.progress
         )
     except StoreDown as down:
-        log.warning("the end of a pass was not recorded; its lease will run out", key=one.key.text, error=str(down))
+        log.warning(
+            "the end of a pass was not recorded; its lease will run out", key=one.key.text, error=str(down)
+        )
         return False
     if not ended.ours:
         log.info("the key was taken over while this pass ran", key=one.key.text)

@@ -74,7 +74,9 @@ class Installation:
         if ours and gap is not None:
             self.store.duty.note_unwatched(gap)
         self.store.duty.publish_holder(holder)
-        self._say("" if ours else f"the Lease is held by {holder}: nothing is enqueued or written until it is free")
+        self._say(
+            "" if ours else f"the Lease is held by {holder}: nothing is enqueued or written until it is free"
+        )
         return ours
 
     def release(self) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from osb.api import claims, names
+from osb.api import names
 from osb.api import pool as pools
 from osb.api.key import BATCHSANDBOX, Key
-from osb.api.pool import PoolSpec
 from osb.apply.hand import in_parallel
 from osb.decide import claim as records
-from osb.errors import ApiError, Conflict, LedgerNotReady, NotFound
+from osb.errors import Conflict, LedgerNotReady, NotFound
 from osb.facts.adds import Add
 from osb.obs.log import get_logger
 from osb.reconcile import gather, poolpass, rebuild, serve
@@ -46,6 +45,7 @@ def reconcile(p: Pass) -> Outcome:
         now = load(p)
         if not now.ready or now.pool is None:
             raise LedgerNotReady(f"the ledger of pool {p.key.member} was lost again while it was rebuilt")
+    assert now.pool is not None
     proof = Proof(member=p.key.member, token=p.token, pool_uid=now.pool.uid)
     if now.counts.get(RESV, 0):
         poolpass.settle_leftovers(p, proof, now)
@@ -93,7 +93,11 @@ def _gone(p: Pass) -> Outcome:
         return Done(summary="exists again")
     meta = p.store.ledger(p.key.namespace, p.key.name).meta()
     held = [box for box in gather.live_boxes(p, p.key.name) if names.FINALIZER_POOL in box.spec.finalizers]
-    going = [box for box in held if box.spec.deleting is not None and names.FINALIZER_TASKS not in box.spec.finalizers]
+    going = [
+        box
+        for box in held
+        if box.spec.deleting is not None and names.FINALIZER_TASKS not in box.spec.finalizers
+    ]
     freed = [one for one in in_parallel(p, lambda box: _free(p, box), going) if one is True]
     waiting = [box for box in gather.live_boxes(p, p.key.name) if box.spec.deleting is None]
     p.store.queue.add(
@@ -125,5 +129,3 @@ def _free(p: Pass, box: gather.Box) -> bool:
     except Conflict:
         return False
     return True
-
-

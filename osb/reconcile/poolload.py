@@ -11,8 +11,8 @@ from osb.api import batchsandbox, claims, names
 from osb.api import pool as pools
 from osb.api.pool import PoolSpec
 from osb.api.revision import adopted
-from osb.facts.pod import PodFact
 from osb.facts.ledger import FREE
+from osb.facts.pod import PodFact
 from osb.reconcile import gather
 from osb.reconcile.gather import Box, Obj
 from osb.reconcile.serve import Stock
@@ -90,4 +90,6 @@ def _live(p: Pass, hot: HotLoad) -> Load:
     entries = p.store.ledger(p.key.namespace, p.key.name).holders(list(free)) if free and ready else {}
     stock = [pod for name, pod in free.items() if name in entries and entries[name].state == FREE]
     busy = p.store.mirror.count("batchsandbox", "busy", p.key.member)
-    return Load(raw, pool, ready, waiters, stock, hot.counts, len(waiters), busy, len(stock), hot.ledger.epoch)
+    return Load(
+        raw, pool, ready, waiters, stock, hot.counts, len(waiters), busy, len(stock), hot.ledger.epoch
+    )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from osb.api import batchsandbox, claims
-from osb.apply import execute
+from osb.apply import poolplan
 from osb.apply.allocation import Claim, Settled, settle
 from osb.apply.hand import in_parallel
 from osb.apply.status import write_status
@@ -21,9 +21,9 @@ from osb.errors import ApiError, Conflict
 from osb.facts import pod as pods
 from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
-from osb.facts.poolview import PoolView, WaitingBox
+from osb.facts.poolview import NodeFact, PoolView, WaitingBox
 from osb.obs.log import get_logger
-from osb.reconcile import gather, memory
+from osb.reconcile import gather, memory, rebuild
 from osb.reconcile.contract import After, Done, Outcome
 from osb.reconcile.gather import Box
 from osb.reconcile.poolload import Load, revision_of
@@ -83,14 +83,14 @@ def _settle_box(
         else:
             alive[entry.slot] = pods.pod_fact(pod)
     if raw is None or raw["metadata"]["uid"] != uid:
-        return dead + [
-            _move("cancel", name, e, to="dirty") for name, e in entries.items() if e.slot in alive
-        ]
+        return dead + [_move("cancel", name, e, to="dirty") for name, e in entries.items() if e.slot in alive]
     if not alive:
         return dead
     spec = batchsandbox.parse(raw)
     kept = claims.slots(spec)
-    held = gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()])) if kept else {}
+    held = (
+        gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()])) if kept else {}
+    )
     claim = Claim(pool=p.key.name, pool_uid=pool_uid, box=spec, raw=raw, pods=alive, held=held, first=False)
     ledger = p.store.ledger(p.key.namespace, p.key.name)
     proofs = [(pod.name, pod.uid, RESV, uid) for pod in alive.values()]
@@ -111,16 +111,23 @@ def _move(what: str, name: str, entry: LedgerEntry, *, to: str = "", policy: str
 def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     """Gather everything, decide, apply, write the status last; best effort at every step (spec/pool.md 5.2)."""
     assert now.pool is not None and now.raw is not None
+    left = rebuild.adopt(p, proof)
     view, boxes = _view(p, now)
     plan = decision.plan(view)
-    done = execute.pool_plan(p, proof, now.pool, view, plan, boxes=boxes)
-    memory.remember(p, view, done)
+    p.step("pool-planned")
+    raws = {uid: box.raw for uid, box in boxes.items()}
+    done = poolplan.pool_plan(p, proof, view, plan, raws=raws, pool=now.raw)
+    memory.remember(p, now.pool.uid, done.memory)
+    if left:
+        done.retry(0.05)
     status_again = _write_status(p, now, plan.status)
     said = _summary(served, done, plan.reasons)
     waits = [w for w in (plan.again, done.again, status_again, served.again) if w is not None]
     _journal(p, plan.reasons, done)
     if waits:
-        return After(seconds=max(0.05, min(waits)), summary=said, progress=done.writes > 0 or bool(served.settled))
+        return After(
+            seconds=max(0.05, min(waits)), summary=said, progress=done.writes > 0 or bool(served.settled)
+        )
     return Done(summary=said, progress=done.writes > 0 or bool(served.settled))
 
 
@@ -133,7 +140,7 @@ def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:
     by_uid = {box.spec.uid: box for box in boxes}
     by_uid |= _holders(p, state.entries, by_uid)
     waiting = [
-        WaitingBox(box.spec, slots, len(claims.claims(box.spec)))
+        WaitingBox(box=box.spec, slots=slots, holds=len(claims.claims(box.spec)))
         for box in by_uid.values()
         if (slots := claims.wants(box.spec, now.pool.uid))
     ]
@@ -141,10 +148,15 @@ def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:
         now=p.now(), pool=now.pool, revision=revision_of(now.pool), pods={pod.name: pod for pod in found},
         entries=state.entries, names=pod_names(p.key.name), since=state.todo,
         boxes={uid: box.spec for uid, box in by_uid.items()}, waiting=waiting, ledger_ready=True,
-        epoch=state.meta.epoch, mirror_fresh=known and boxes_known, nodes=gather.nodes(p),
+        epoch=state.meta.epoch, mirror_fresh=known and boxes_known, nodes=nodes(p),
         memory=memory.recall(p, now.pool), room=None, expectation_timeout=p.settings.expectation_timeout,
     )  # fmt: skip
     return view, by_uid
+
+
+def nodes(p: Pass) -> dict[str, NodeFact] | None:
+    """Nodes that must be left, from a copy at most 30 s old; None without permission to list nodes."""
+    return p.world.nodes.read(p.kube)
 
 
 def _holders(p: Pass, entries: Any, known: dict[str, Box]) -> dict[str, Box]:
@@ -178,17 +190,15 @@ def _write_status(p: Pass, now: Load, status: Any) -> float | None:
     return 1.0
 
 
-def _summary(served: Served, done: execute.Applied, reasons: tuple[str, ...]) -> str:
+def _summary(served: Served, done: poolplan.Applied, reasons: tuple[str, ...]) -> str:
     parts = [f"allocated {served.pods}"] if served.pods else []
     parts += [f"{word} {count}" for word, count in done.counts.items() if count]
     return ", ".join(parts) or (reasons[0] if reasons else "in order")
 
 
-def _journal(p: Pass, reasons: tuple[str, ...], done: execute.Applied) -> None:
+def _journal(p: Pass, reasons: tuple[str, ...], done: poolplan.Applied) -> None:
     if done.writes:
         p.store.journal.append({
             "what": "pool pass", "pool": p.key.member, "did": done.counts, "pods": done.names[:50],
             "why": "; ".join(reasons)[:1000], "pass": p.token[:8],
         })  # fmt: skip
-
-

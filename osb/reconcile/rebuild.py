@@ -15,11 +15,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from osb.api import batchsandbox, claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.pool import PoolSpec
 from osb.apply.hand import in_parallel
+from osb.apply.poolplan import ADOPT
 from osb.errors import ApiError, NotFound
 from osb.facts.ledger import CONF, DIRTY, DOOM, FREE, HELD, REL, LedgerEntry
 from osb.facts.pod import PodFact
@@ -27,11 +29,12 @@ from osb.obs import metrics
 from osb.obs.log import get_logger
 from osb.reconcile import gather
 from osb.reconcile.world import Pass
-from osb.store.ledger_types import Former, Proof
+from osb.store.ledger_types import Former, Move, Proof
 
 log = get_logger("reconcile")
 
 RUNNING = ("Running",)
+UNWATCHED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,10 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     boxes = _touched(p, [box.spec for box in gather.live_boxes(p, pool.name)], pool, epoch)
     found = claims_on(pods, boxes, pool)
     trusted = _trusted(p, former, pool)
-    entries = {name: entry_of(pod, found.get(name, ()), former, trusted=trusted) for name, pod in pods.items()}
-    entries = {name: entry for name, entry in entries.items() if entry is not None}
+    entries = {
+        name: entry_of(pod, found.get(name, ()), former, trusted=trusted, watched=_watched(p, pod))
+        for name, pod in pods.items()
+    }
     p.step("rebuild-listed")
     p.check()
     seq = max((entry.seq for entry in entries.values()), default=0)
@@ -64,7 +69,9 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     states: dict[str, int] = {}
     for entry in entries.values():
         states[entry.state] = states.get(entry.state, 0) + 1
-    log.warning("rebuilt a ledger from the cluster", pool=p.key.member, trusted=trusted, pods=len(pods), **states)
+    log.warning(
+        "rebuilt a ledger from the cluster", pool=p.key.member, trusted=trusted, pods=len(pods), **states
+    )
     return True
 
 
@@ -100,7 +107,9 @@ def claims_on(
     found: dict[str, list[_Claim]] = {}
     for box in boxes:
         if box.record_error is not None:
-            text = " ".join(str(box.annotations.get(key, "")) for key in (names.ALLOC_STATUS, names.ALLOC_RELEASE))
+            text = " ".join(
+                str(box.annotations.get(key, "")) for key in (names.ALLOC_STATUS, names.ALLOC_RELEASE)
+            )
             for name in pods:
                 if name in text:
                     found.setdefault(name, []).append(_Claim(box, 0, 0, False))
@@ -116,9 +125,9 @@ def claims_on(
 
 
 def entry_of(
-    pod: PodFact, claimed: Sequence[_Claim], former: Former, *, trusted: bool
-) -> LedgerEntry | None:
-    """The state of one live pod; None for one that is dead already."""
+    pod: PodFact, claimed: Sequence[_Claim], former: Former, *, trusted: bool, watched: bool
+) -> LedgerEntry:
+    """The state of one pod."""
     old = former.entries.get(pod.name)
     same = old is not None and old.pod_uid == pod.uid
     if pod.terminal and not claimed:
@@ -142,7 +151,50 @@ def entry_of(
         never_ran = pod.phase not in RUNNING and not pod.container_ids
         if never_ran or (trusted and same and old is not None and old.state == FREE):
             return LedgerEntry(state=FREE, pod_uid=pod.uid)
+        if watched:
+            return LedgerEntry(state=DIRTY, pod_uid=pod.uid, policy=ADOPT)
     return LedgerEntry(state=DIRTY, pod_uid=pod.uid, seq=old.seq if same and old is not None else 0)
+
+
+def _watched(p: Pass, pod: PodFact) -> bool:
+    """False for a pod that is older than a time in which nobody watched the cluster: anything may have happened."""
+    if p.settings.trust_unclaimed:
+        return True
+    gap = p.store.duty.unwatched()
+    if gap is None:
+        return True
+    ended_ms = int((p.now().timestamp() - gap.age) * 1000)
+    return float(gap.text or 0) <= UNWATCHED_SECONDS or pod.created > ended_ms
+
+
+def adopt(p: Pass, proof: Proof, limit: int = 400) -> int:
+    """Touch pods that a rebuild found unclaimed under watch, then free them: the touch disarms deletes that were
+    decided before and are still in flight. How many are left for the next pass."""
+    ledger = p.store.ledger(p.key.namespace, p.key.name)
+    state = ledger.state()
+    if not state.counts.get(DIRTY):
+        return 0
+    todo = [
+        (n, e) for n, e in ledger.holders(list(state.todo)).items() if e.state == DIRTY and e.policy == ADOPT
+    ]
+    pods = gather.pods_named(p, "poolpod", [name for name, _ in todo[:limit]])
+
+    def touch(item: tuple[str, LedgerEntry]) -> tuple[Move, dict[str, Any] | None]:
+        name, entry = item
+        pod = pods.get(name)
+        if pod is None or pod.uid != entry.pod_uid:
+            return Move(what="gone", pod=name, pod_uid=entry.pod_uid, from_state=DIRTY), None
+        meta = {"annotations": {names.ADOPTED: state.meta.epoch}, "resourceVersion": pod.version}
+        answer = p.kube.patch("pod", p.key.namespace, name, {"metadata": meta})
+        return Move(what="recycled", pod=name, pod_uid=entry.pod_uid, from_state=DIRTY), answer
+
+    results = [r for r in in_parallel(p, touch, todo[:limit]) if not isinstance(r, ApiError)]
+    p.step("adopted")
+    ledger.move(proof, [move for move, _ in results])
+    stored = [raw for _, raw in results if raw is not None]
+    if stored:
+        p.forward.put("poolpod", stored, own=p.key, versioned=True)
+    return len(todo) - len(results)
 
 
 def _trusted(p: Pass, former: Former, pool: PoolSpec) -> bool:

@@ -36,7 +36,11 @@ def reconcile(p: Pass) -> Outcome:
     if raw is None:
         return Done(summary="the pod is gone")
     pod = pod_fact(raw)
-    pool = gather.read_one(p, "pool", p.key.namespace, pod.owner_name) if pod.owner_kind == names.KIND_POOL else None
+    pool = (
+        gather.read_one(p, "pool", p.key.namespace, pod.owner_name)
+        if pod.owner_kind == names.KIND_POOL
+        else None
+    )
     if pool is None or pool["metadata"]["uid"] != pod.owner_uid:
         return Done(summary="its pool is gone")
     spec = pools.parse(pool)
@@ -71,7 +75,9 @@ def _attempt(p: Pass, pod: PodFact, entry: LedgerEntry, text: str) -> str:
     p.step("attempt-done")
     _close(p, pod, record)
     failed = [str(r) for r in results if r]
-    return f"restarted {len(record.containers)} containers" + (f", {len(failed)} refused: {failed[0]}" if failed else "")
+    return f"restarted {len(record.containers)} containers" + (
+        f", {len(failed)} refused: {failed[0]}" if failed else ""
+    )
 
 
 def _exec(p: Pass, pod: PodFact, container: str) -> str:
@@ -106,7 +112,9 @@ def _close(p: Pass, pod: PodFact, record: RestartRecord) -> None:
         except NotFound:
             return
         return
-    raise OsbError(f"the restart attempt on pod {pod.namespace}/{pod.name} could not be closed; the pod is deleted")
+    raise OsbError(
+        f"the restart attempt on pod {pod.namespace}/{pod.name} could not be closed; the pod is deleted"
+    )
 
 
 def _patch(text: str, version: str) -> Obj:

@@ -88,7 +88,7 @@ def serve(p: Pass, proof: Proof, stock: Stock) -> Served:
 def _waiting(box: Box, pool_uid: str, barred: set[tuple[str, int]]) -> WaitingBox:
     spec = box.spec
     slots = tuple(slot for slot in claims.wants(spec, pool_uid) if (spec.uid, slot) not in barred)
-    return WaitingBox(spec, slots, len(claims.claims(spec)), _since(box))
+    return WaitingBox(box=spec, slots=slots, holds=len(claims.claims(spec)), waits_since=_since(box))
 
 
 def _since(box: Box) -> datetime | None:
@@ -112,16 +112,30 @@ def _grants(dealt: Dealt) -> list[Grant]:
 
 
 def _deliver(
-    p: Pass, proof: Proof, dealt: Dealt, *, boxes: Mapping[str, Box], pods: Mapping[str, PodFact], pool: PoolSpec
+    p: Pass,
+    proof: Proof,
+    dealt: Dealt,
+    *,
+    boxes: Mapping[str, Box],
+    pods: Mapping[str, PodFact],
+    pool: PoolSpec,
 ) -> Served:
     todo = []
     for grant in dealt.grants:
         box = boxes[grant.uid]
         given = {slot: pods[name] for slot, name, _ in grant.pods}
         kept = claims.slots(box.spec) if box.spec.record is not None else {}
-        held = gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()])) if kept else {}
-        todo.append(Claim(pool=pool.name, pool_uid=pool.uid, box=box.spec, raw=box.raw, pods=given, held=held))
-    results = [one for one in in_parallel(p, lambda claim: deliver(p, claim), todo) if isinstance(one, Settled)]
+        held = (
+            gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()]))
+            if kept
+            else {}
+        )
+        todo.append(
+            Claim(pool=pool.name, pool_uid=pool.uid, box=box.spec, raw=box.raw, pods=given, held=held)
+        )
+    results = [
+        one for one in in_parallel(p, lambda claim: deliver(p, claim), todo) if isinstance(one, Settled)
+    ]
     conclude(p, proof, results)
     served = Served(dealt, results)
     waits = [one.again for one in results if one.again is not None]
@@ -171,5 +185,3 @@ def _tell(p: Pass, delivered: Sequence[Settled]) -> None:
 
 def _scheduled(pool: str, pods: Sequence[str]) -> str:
     return f"Successfully assigned {len(pods)} pod(s) from pool {pool}: {names_text(list(pods))}"
-
-

@@ -22,6 +22,7 @@ from osb.kube.client import connect as connect_kube
 from osb.kube.events import EventRecorder
 from osb.obs.deadline import Deadline, Watchdog
 from osb.obs.log import get_logger
+from osb.reconcile.nodes import Nodes
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
 from osb.store.forward import Forwarder
@@ -51,6 +52,7 @@ class World:
     writers: ThreadPoolExecutor
     watchdog: Watchdog
     stop: threading.Event = field(default_factory=threading.Event)
+    nodes: Nodes = field(default_factory=Nodes)
     step: Step = no_step
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _halt: tuple[float, bool] = (0.0, False)
