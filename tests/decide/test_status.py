@@ -1,0 +1,385 @@
+"""What a sandbox's status says, from its pods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from osb.api import names, times
+from osb.decide.status import Change, box_status, endpoints, without_types
+from osb.facts.boxview import TaskSummary, Waiting
+from osb.facts.pod import PodFact
+from tests.doubles.boxes import NOW, UID, after, at, box, condition, pod, starting, status, told, view
+
+COUNTERS = (
+    "replicas", "allocated", "ready", "taskRunning", "taskSucceed", "taskFailed", "taskPending", "taskUnknown"
+)  # fmt: skip
+
+
+def waiting_with(pod_: PodFact, reason: str, *, seconds: float, container: str = "main") -> PodFact:
+    values = {field: getattr(pod_, field) for field in pod_.__struct_fields__}
+    changes = {"waiting": ((container, reason),), "scheduled": times.to_ms(at(-seconds)), "ready": False}
+    return PodFact(**(values | changes))
+
+
+def test_every_counter_is_written_even_when_it_is_zero() -> None:
+    written = box_status(view(box(poolRef="warm")))
+    assert [written[name] for name in COUNTERS] == [0] * 8
+    assert written["conditions"] != []
+
+
+def test_a_status_computed_again_from_itself_is_the_same() -> None:
+    spec = box(replicas=3)
+    first = box_status(view(spec, pod(), starting("box-1")))
+    again = box_status(view(after(spec, first), pod(), starting("box-1"), now=at(30)))
+    assert again == first
+
+
+@pytest.mark.parametrize(
+    ("replicas", "pods", "phase", "conditions"),
+    [
+        pytest.param(1, (), "Pending", {"Progressing": "Creating"}, id="no pod yet"),
+        pytest.param(1, (starting(),), "Pending", {"Progressing": "Creating"}, id="starting"),
+        pytest.param(1, (pod(),), "Succeed", {"Ready": "PodsReady"}, id="ready"),
+        pytest.param(3, (pod(),), "Succeed", {"Progressing": "PartiallyReady"}, id="one of three"),
+        pytest.param(0, (), "Succeed", {"Ready": "PodsReady"}, id="nothing wanted"),
+        pytest.param(1, (pod(deleting=1),), "Pending", {"Progressing": "Creating"}, id="ready but terminating"),
+    ],
+)
+def test_phase_and_conditions_follow_the_pods(
+    replicas: int, pods: tuple[PodFact, ...], phase: str, conditions: dict[str, str]
+) -> None:
+    written = box_status(view(box(replicas=replicas), *pods))
+    assert (written["phase"], told(written["conditions"])) == (phase, conditions)
+
+
+def test_partly_ready_says_how_many() -> None:
+    written = box_status(view(box(replicas=3), pod()))
+    assert written["conditions"][0]["message"] == "1/3 ready"
+
+
+def test_failed_recovers_as_soon_as_a_pod_is_ready_and_none_fails() -> None:
+    spec = box(status=status("Failed", condition("PodFailed", "ErrImagePull")))
+    written = box_status(view(spec, pod()))
+    assert (written["phase"], told(written["conditions"])) == ("Succeed", {"Ready": "PodsReady"})
+
+
+def test_failed_stays_while_no_pod_is_ready() -> None:
+    spec = box(status=status("Failed", condition("PodFailed", "ErrImagePull")))
+    written = box_status(view(spec, starting()))
+    assert (written["phase"], told(written["conditions"])) == ("Failed", {"PodFailed": "ErrImagePull"})
+
+
+def test_one_failing_pod_of_many_is_shown_without_failing_the_rest() -> None:
+    bad = waiting_with(starting("box-1"), "CrashLoopBackOff", seconds=5)
+    written = box_status(view(box(replicas=2), pod(), bad))
+    assert written["phase"] == "Succeed"
+    assert told(written["conditions"]) == {"Progressing": "PartiallyReady", "PodFailed": "CrashLoopBackOff"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds", "phase"),
+    [
+        ("ErrImagePull", 10, "Pending"),
+        ("ErrImagePull", 31, "Failed"),
+        ("CreateContainerConfigError", 10, "Pending"),
+        ("CreateContainerError", 31, "Failed"),
+        ("CrashLoopBackOff", 1, "Failed"),
+        ("InvalidImageName", 1, "Failed"),
+        ("ContainerCreating", 500, "Pending"),
+    ],
+)
+def test_pull_and_config_errors_have_a_grace_others_have_none(reason: str, seconds: float, phase: str) -> None:
+    written = box_status(view(box(), waiting_with(starting(), reason, seconds=seconds)))
+    assert written["phase"] == phase
+
+
+def test_a_resume_tolerates_pull_errors_for_two_minutes() -> None:
+    spec = box(pause=False, status=status("Resuming", condition("Progressing", since=-100)))
+    early = box_status(view(spec, waiting_with(starting(), "ImagePullBackOff", seconds=100)))
+    late = box_status(view(spec, waiting_with(starting(), "ImagePullBackOff", seconds=121)))
+    assert early["phase"] == "Resuming"
+    assert (late["phase"], told(late["conditions"])) == (
+        "Failed",
+        {"ResumeFailed": "ImagePullBackOff", "PodFailed": "ImagePullBackOff"},
+    )
+
+
+def test_failing_init_containers_and_ended_pods_count_and_terminating_ones_do_not() -> None:
+    init = waiting_with(starting("box-0"), "CrashLoopBackOff", seconds=1, container="setup")
+    ended = pod("box-1", phase="Failed", ready=False)
+    leaving = waiting_with(starting("box-2", deleting=1), "CrashLoopBackOff", seconds=1)
+    written = box_status(view(box(replicas=3), init, ended, leaving))
+    message = next(c["message"] for c in written["conditions"] if c["type"] == "PodFailed")
+    assert message.startswith("2/2 observed pods failed; primary reason=CrashLoopBackOff; sample pod=box-0")
+
+
+def test_the_most_frequent_reason_is_primary_and_the_first_to_reach_it_wins() -> None:
+    reasons = ("ErrImagePull", "CrashLoopBackOff", "ErrImagePull")
+    pods = [waiting_with(starting(f"box-{i}"), reason, seconds=60) for i, reason in enumerate(reasons)]
+    written = box_status(view(box(replicas=4), *pods, starting("box-3")))
+    message = next(c["message"] for c in written["conditions"] if c["type"] == "PodFailed")
+    assert message == "3/4 observed pods failed; primary reason=ErrImagePull; sample pod=box-0"
+
+
+def test_an_unschedulable_pod_is_named_and_not_failed() -> None:
+    written = box_status(view(box(), starting(unschedulable=True)))
+    assert written["phase"] == "Pending"
+    assert "no node can take box-0" in written["conditions"][0]["message"]
+
+
+def test_transition_time_moves_on_a_flip_and_not_with_the_message() -> None:
+    spec = box(replicas=3, status=status("Succeed", condition("Progressing", "PartiallyReady", "1/3 ready", since=-99)))
+    written = box_status(view(spec, pod(), pod("box-1")))
+    assert written["conditions"][0]["message"] == "2/3 ready"
+    assert written["conditions"][0]["lastTransitionTime"] == times.format(at(-99))
+    done = box_status(view(spec, pod(), pod("box-1"), pod("box-2")))
+    assert done["conditions"][0]["lastTransitionTime"] == times.format(NOW)
+
+
+def test_a_new_operation_starts_the_clock_again() -> None:
+    spec = box(status=status("Pending", condition("Progressing", "Creating", since=-900)))
+    written = box_status(view(spec, pod()), Change(phase="Pausing", renew=True))
+    assert written["conditions"][0]["lastTransitionTime"] == times.format(NOW)
+
+
+def test_empty_conditions_are_written_as_an_empty_list() -> None:
+    spec = box(status=status("Failed"), task_template=None)
+    written = box_status(view(spec), Change(phase="Failed"))
+    assert written["conditions"] == []
+
+
+# -- pooled ------------------------------------------------------------------------------------------------------------
+
+
+def waits(**kw: Any) -> Waiting:
+    return Waiting(**{"code": names.WAIT_CAPACITY, "position": 37, "line": 178, **kw})
+
+
+def test_a_waiting_sandbox_says_why_and_roughly_where_it_stands() -> None:
+    written = box_status(view(box(poolRef="warm", replicas=3), waiting=waits()))
+    assert written["phase"] == "Pending"
+    assert written["conditions"][0]["reason"] == "WaitingForPool"
+    assert written["conditions"][0]["message"] == (
+        "PoolCapacityExhausted; missing 3 of 3; position about 37 of 180"
+    )
+
+
+def test_a_moved_position_alone_does_not_rewrite_the_message_until_it_is_refreshed() -> None:
+    spec = box(poolRef="warm")
+    first = box_status(view(spec, waiting=waits(position=180, line=180)))
+    moved = box_status(view(after(spec, first), waiting=waits(position=7)))
+    told_again = box_status(view(after(spec, first), waiting=waits(position=7, refresh=True)))
+    assert moved == first
+    assert "position about 10 of 180" in told_again["conditions"][0]["message"]
+
+
+def test_pool_allocation_pending_only_while_the_pool_cannot_grow() -> None:
+    spec = box(poolRef="warm")
+    growing = box_status(view(spec, waiting=waits(code=names.WAIT_NO_READY_POD)))
+    full = box_status(view(spec, waiting=waits(cannot_grow=True)))
+    grown = box_status(view(after(spec, full), waiting=waits(cannot_grow=False)))
+    assert "PoolAllocationPending" not in told(growing["conditions"])
+    assert told(full["conditions"])["PoolAllocationPending"] == "PoolCapacityExhausted"
+    assert "PoolAllocationPending" not in told(grown["conditions"])
+
+
+def test_pool_allocation_pending_goes_with_the_grant() -> None:
+    spec = box(poolRef="warm", status=status("Pending", condition("PoolAllocationPending")))
+    written = box_status(view(spec, slots={0: pod("warm-1")}))
+    assert told(written["conditions"]) == {"Ready": "PodsReady"}
+
+
+def test_a_released_slot_is_neither_missing_nor_in_the_way_of_ready() -> None:
+    spec = box(poolRef="warm", replicas=2, record={"pods": ["w1", "w2"], "poolRef": "warm"}, release={"pods": ["w1"]})
+    written = box_status(view(spec, slots={1: pod("w2")}))
+    assert (written["phase"], told(written["conditions"])) == ("Succeed", {"Ready": "PodsReady"})
+
+
+def test_all_pods_given_back_after_their_tasks_is_a_success() -> None:
+    spec = box(poolRef="warm", record={"pods": ["w1"], "poolRef": "warm"}, release={"pods": ["w1"]})
+    written = box_status(view(spec))
+    assert (written["phase"], written["replicas"]) == ("Succeed", 0)
+    assert "Progressing" not in told(written["conditions"])
+
+
+def test_the_wait_for_pods_ends_with_its_timeout_until_the_spec_changes() -> None:
+    given = status("Pending", condition("Progressing", "WaitingForPool", since=-61))
+    spec = box(poolRef="warm", allocationTimeoutSeconds=60, status=given)
+    gave_up = box_status(view(spec, waiting=waits()))
+    assert (gave_up["phase"], told(gave_up["conditions"])) == ("Failed", {"PodFailed": "AllocationTimeout"})
+    still = box_status(view(after(spec, gave_up), waiting=waits(), now=at(500)))
+    assert still["phase"] == "Failed"
+    edited = box_status(view(replace(after(spec, gave_up), generation=3), waiting=waits(), now=at(500)))
+    assert (edited["phase"], told(edited["conditions"])) == ("Pending", {"Progressing": "WaitingForPool"})
+    assert edited["conditions"][0]["lastTransitionTime"] == times.format(at(500))
+
+
+def test_a_deleted_pool_fails_its_sandbox_and_a_new_one_of_the_name_revives_it() -> None:
+    spec = box(poolRef="warm", record={"pods": ["w1"], "poolRef": "warm", "poolUID": "u1"}, status=status("Succeed"))
+    lost = box_status(view(spec, pool_deleted=True))
+    assert (lost["phase"], told(lost["conditions"])["PodFailed"]) == ("Failed", "PoolDeleted")
+    back = box_status(view(after(spec, lost), waiting=waits(code=names.WAIT_NO_READY_POD)))
+    assert back["phase"] == "Pending"
+    served = box_status(view(after(spec, back), slots={0: pod("w2")}))
+    assert served["phase"] == "Succeed"
+
+
+def test_an_edited_pool_ref_is_reported_and_restoring_it_clears_the_report() -> None:
+    record = {"pods": ["w1"], "poolRef": "warm"}
+    edited = box_status(view(box(poolRef="cold", record=record), slots={0: pod("w1")}))
+    assert told(edited["conditions"])["PoolRefUpdateRejected"] == "PoolRefUpdateRejected"
+    restored = box_status(view(after(box(poolRef="warm", record=record), edited), slots={0: pod("w1")}))
+    assert "PoolRefUpdateRejected" not in told(restored["conditions"])
+
+
+def test_a_lost_pod_is_told_with_the_time_of_the_latest_loss() -> None:
+    record = {"pods": ["w1", "w2"], "poolRef": "warm", "open": [1], "losses": 1}
+    spec = box(poolRef="warm", replicas=2, record=record)
+    first = box_status(view(spec, slots={0: pod("w1")}))
+    assert told(first["conditions"])["PodLost"] == "WaitingForReplacement"
+    text = next(c["message"] for c in first["conditions"] if c["type"] == "PodLost")
+    assert "slot 1 (pod w2): its state is gone" in text
+    refilled = box(poolRef="warm", replicas=2, record=record | {"pods": ["w1", "w3"], "open": []})
+    healed = box_status(view(after(refilled, first), slots={0: pod("w1"), 1: pod("w3")}, now=at(20)))
+    assert told(healed["conditions"])["PodLost"] == "PodReplaced"
+    since = next(c["lastTransitionTime"] for c in healed["conditions"] if c["type"] == "PodLost")
+    assert since == times.format(NOW)
+    twice = box(poolRef="warm", replicas=2, record=record | {"open": [0], "losses": 2})
+    second = box_status(view(after(twice, healed), slots={1: pod("w3")}, now=at(40)))
+    since = next(c["lastTransitionTime"] for c in second["conditions"] if c["type"] == "PodLost")
+    assert since == times.format(at(40))
+
+
+def test_a_slot_given_up_is_not_missing_any_more() -> None:
+    record = {"pods": ["w1", "w2"], "poolRef": "warm", "failed": [1], "losses": 1}
+    spec = box(poolRef="warm", replicas=2, lostPodPolicy="Fail", record=record)
+    written = box_status(view(spec, slots={0: pod("w1")}))
+    assert told(written["conditions"]) == {"Ready": "PodsReady", "PodLost": "SlotFailed"}
+    nothing_left = record | {"failed": [0, 1], "losses": 2}
+    spec = box(poolRef="warm", replicas=2, lostPodPolicy="Fail", record=nothing_left)
+    assert box_status(view(spec))["phase"] == "Failed"
+
+
+def test_an_unreadable_record_quarantines_its_sandbox() -> None:
+    spec = box(poolRef="warm", annotations={names.ALLOC_STATUS: "{garbage"})
+    assert told(box_status(view(spec))["conditions"])["Quarantined"] == "RecordUnreadable"
+    forged = box_status(view(box(poolRef="warm"), quarantine=("RecordForged", "w9 is not its pod")))
+    assert told(forged["conditions"])["Quarantined"] == "RecordForged"
+
+
+def test_a_sandbox_with_neither_pool_nor_template_fails_and_says_so() -> None:
+    spec = box(template=...)
+    written = box_status(view(spec))
+    assert (written["phase"], told(written["conditions"])) == ("Failed", {"SpecInvalid": "NoPodSource"})
+    fixed = box_status(view(after(box(), written)))
+    assert (fixed["phase"], told(fixed["conditions"])) == ("Pending", {"Progressing": "Creating"})
+
+
+def test_a_running_sandbox_whose_template_was_removed_keeps_its_phase() -> None:
+    written = box_status(view(box(template=...), pod()))
+    assert (written["phase"], told(written["conditions"])) == (
+        "Succeed",
+        {"Ready": "PodsReady", "SpecInvalid": "NoPodSource"},
+    )
+
+
+def test_a_pool_with_a_template_as_hint_is_served_like_any_other() -> None:
+    spec = box(poolRef="warm", template={"spec": {"containers": []}})
+    written = box_status(view(spec, slots={0: pod("w1")}))
+    assert written["phase"] == "Succeed"
+
+
+def test_an_unknown_policy_is_an_invalid_spec_and_nothing_else() -> None:
+    written = box_status(view(box(taskResourcePolicyWhenCompleted="Keep"), pod()))
+    assert (written["phase"], told(written["conditions"])["SpecInvalid"]) == ("Succeed", "UnknownTaskResourcePolicy")
+
+
+def test_absent_replicas_mean_one() -> None:
+    written = box_status(view(box(), pod()))
+    assert told(written["conditions"]) == {"Ready": "PodsReady"}
+
+
+# -- tasks, acknowledgement, older servers -------------------------------------------------------------------------------
+
+
+def test_a_paused_sandbox_shows_only_final_task_results() -> None:
+    stored = status("Paused", taskRunning=1, taskSucceed=2, taskPending=1, taskUnknown=1, taskFailed=1)
+    written = box_status(view(box(pause=True, status=stored)), Change(phase="Paused"))
+    assert [written[f"task{n}"] for n in ("Running", "Succeed", "Failed", "Pending", "Unknown")] == [0, 2, 1, 0, 0]
+
+
+def test_task_counters_come_from_the_task_side() -> None:
+    written = box_status(view(box(), pod(), tasks=TaskSummary(counts=(1, 2, 3, 4, 5))))
+    assert [written[f"task{n}"] for n in ("Running", "Succeed", "Failed", "Unknown", "Pending")] == [1, 2, 3, 4, 5]
+
+
+def test_the_acknowledged_generation_is_the_one_decided_on() -> None:
+    spec = box(generation=5, status=status("Succeed", ack=2))
+    assert box_status(view(spec, pod()))["pauseObservedGeneration"] == 2
+    assert box_status(view(spec, pod()), Change(ack=True))["pauseObservedGeneration"] == 5
+
+
+def test_a_server_with_older_schemas_gets_the_text_of_added_conditions_in_progressing() -> None:
+    written = box_status(view(box(poolRef="warm"), waiting=waits(cannot_grow=True)))
+    plain = without_types(written, frozenset(names.BOX_CONDITIONS_REFERENCE))
+    assert set(told(plain["conditions"])) == {"Progressing"}
+    assert "PoolAllocationPending: " in plain["conditions"][0]["message"]
+
+
+# -- endpoints -----------------------------------------------------------------------------------------------------------
+
+
+def addressed(name: str, last: int, **changes: Any) -> PodFact:
+    return pod(name, ip=f"10.0.0.{last}", **changes)
+
+
+def test_an_address_stands_at_its_slot_whatever_else_is_missing() -> None:
+    pods = (addressed("box-0", 1), addressed("box-2", 3))
+    assert endpoints(view(box(replicas=3), *pods)) == ["10.0.0.1", "", "10.0.0.3"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [addressed("box-1", 2, deleting=1), addressed("box-1", 2, phase="Failed", ready=False), starting("box-1")],
+    ids=["terminating", "ended", "not addressed"],
+)
+def test_unusable_pods_are_not_advertised(bad: PodFact) -> None:
+    pods = (addressed("box-0", 1), bad, addressed("box-2", 3))
+    assert endpoints(view(box(replicas=3), *pods)) == ["10.0.0.1", "", "10.0.0.3"]
+
+
+def test_a_pod_beyond_replicas_is_not_advertised() -> None:
+    assert endpoints(view(box(replicas=1), addressed("box-0", 1), addressed("box-1", 2))) == ["10.0.0.1"]
+
+
+def test_a_pod_of_somebody_else_is_not_advertised() -> None:
+    assert endpoints(view(box(), addressed("box-0", 1, owner_uid="other"))) is None
+
+
+def test_a_released_pod_leaves_a_hole_and_a_lost_one_too() -> None:
+    record = {"pods": ["w1", "w2", "w3"], "poolRef": "warm"}
+    spec = box(poolRef="warm", replicas=3, record=record, release={"pods": ["w1"]})
+    assert endpoints(view(spec, slots={1: addressed("w2", 2)})) == ["", "10.0.0.2", ""]
+
+
+def test_endpoints_are_not_created_empty_and_are_emptied_when_pods_are_gone() -> None:
+    assert endpoints(view(box())) is None
+    assert endpoints(view(box(endpoints=["10.0.0.1"]))) == []
+
+
+def test_endpoints_are_written_only_when_they_differ() -> None:
+    assert endpoints(view(box(endpoints=["10.0.0.1"]), addressed("box-0", 1))) is None
+
+
+def test_nothing_is_advertised_from_the_moment_a_pause_begins() -> None:
+    spec = box(endpoints=["10.0.0.1"], status=status("Succeed"))
+    assert endpoints(view(spec, addressed("box-0", 1)), phase="Pausing") == []
+
+
+def test_the_owner_of_a_pod_is_the_uid_and_not_the_name() -> None:
+    assert pod().owner_uid == UID
+    written = box_status(view(box(), pod(owner_uid="earlier-incarnation")))
+    assert written["replicas"] == 0
