@@ -92,6 +92,7 @@ class Api:
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
+        self.authorization = f"Bearer {token}"
         self.real = url.startswith("https")
         self.namespace = ""
         self._pool = urllib3.PoolManager(
@@ -99,7 +100,7 @@ class Api:
             cert_reqs=ssl.CERT_NONE,
             retries=False,
             timeout=20,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": self.authorization},
         )
 
     def call(

@@ -1,0 +1,276 @@
+"""The fake kubelet: pods become Ready, fail, restart and go as their annotations say; on a real server too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import websocket
+
+from osb.sim.kubelet import FakeKubelet
+from osb.sim.script import seconds
+from tests.sim.conftest import MERGE, REAL, Api, Obj, pod, until
+
+
+class _Kubelet:
+    """A kubelet in a thread, for the server of the test."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._main(),), daemon=True)
+        self._ready = threading.Event()
+
+    async def _main(self) -> None:
+        kubelet = FakeKubelet(self._source, pod_ready=0.05, name="test-node")
+        self._task = asyncio.create_task(kubelet.run())
+        await kubelet.ready.wait()
+        self._ready.set()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(timeout=10)
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def kubelet(server: Api) -> Iterator[None]:
+    running = _Kubelet(str(Path(str(REAL))) if server.real else server.url)
+    running.start()
+    yield
+    running.stop()
+
+
+def _marked(name: str, marks: dict[str, str], **more: object) -> Obj:
+    return pod(name, meta={"annotations": {f"sim.osb/{key}": value for key, value in marks.items()}}, **more)
+
+
+def _get(api: Api, name: str) -> Obj:
+    return api.call("GET", api.pods(name)).ok()
+
+
+def _is_ready(body: Obj) -> bool:
+    conditions = body.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _ready(api: Api, name: str) -> Obj:
+    def look() -> Obj | None:
+        body = _get(api, name)
+        return body if _is_ready(body) else None
+
+    found: Obj = until(look, f"{name} is Ready")
+    return found
+
+
+def _container(body: Obj) -> Obj:
+    found: Obj = body["status"]["containerStatuses"][0]
+    return found
+
+
+@pytest.mark.usefixtures("kubelet")
+class TestPods:
+    def test_a_pod_becomes_ready_with_an_address_and_a_container(self, api: Api) -> None:
+        api.call("POST", api.pods(), pod("p")).ok()
+        body = _ready(api, "p")
+        assert body["spec"]["nodeName"] == "test-node"
+        assert body["status"]["phase"] == "Running"
+        assert body["status"]["podIP"].startswith("127.")
+        assert _container(body)["containerID"].startswith("containerd://")
+        assert (_container(body)["restartCount"], _container(body)["ready"]) == (0, True)
+
+    def test_every_pod_has_its_own_address(self, api: Api) -> None:
+        for name in ("a", "b", "c"):
+            api.call("POST", api.pods(), pod(name)).ok()
+        assert len({_ready(api, name)["status"]["podIP"] for name in ("a", "b", "c")}) == 3
+
+    def test_a_deleted_pod_goes(self, api: Api) -> None:
+        api.call("POST", api.pods(), pod("p")).ok()
+        _ready(api, "p")
+        api.call("DELETE", api.pods("p")).ok()
+        until(lambda: api.call("GET", api.pods("p")).status == 404, "the pod goes")
+
+    def test_a_slow_stop_takes_its_time_but_not_more_than_the_grace(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("p", {"stop-after": "60"})).ok()
+        _ready(api, "p")
+        api.call("DELETE", api.pods("p"), {"gracePeriodSeconds": 1}).ok()
+        assert _get(api, "p")["metadata"]["deletionTimestamp"]
+        until(lambda: api.call("GET", api.pods("p")).status == 404, "the pod goes")
+
+    def test_never_ready_can_be_taken_back(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("p", {"never-ready": "true"})).ok()
+        until(lambda: _get(api, "p")["status"]["phase"] == "Running", "Running")
+        assert not _is_ready(_get(api, "p"))
+        change = {"metadata": {"annotations": {"sim.osb/never-ready": None}}}
+        api.call("PATCH", api.pods("p"), change, content=MERGE).ok()
+        _ready(api, "p")
+
+    def test_a_waiting_reason_shows_and_may_pass(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("p", {"waiting-reason": "ErrImagePull", "waiting-for": "500ms"})).ok()
+
+        def reason() -> bool:
+            statuses = _get(api, "p")["status"].get("containerStatuses") or [{}]
+            return (statuses[0].get("state", {}).get("waiting") or {}).get("reason") == "ErrImagePull"
+
+        until(reason, "ErrImagePull")
+        _ready(api, "p")
+
+    def test_a_pod_fails_from_the_start_or_on_demand(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("a", {"fail": "true"})).ok()
+        until(lambda: _get(api, "a")["status"]["phase"] == "Failed", "Failed")
+        api.call("POST", api.pods(), pod("b")).ok()
+        _ready(api, "b")
+        api.call("PATCH", api.pods("b"), {"metadata": {"annotations": {"sim.osb/fail": "true"}}}, content=MERGE).ok()
+        until(lambda: _get(api, "b")["status"]["phase"] == "Failed", "Failed")
+        assert not _is_ready(_get(api, "b"))
+
+    def test_a_crash_restarts_under_a_new_id(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("p", {"crash-after": "100ms"})).ok()
+        first = _container(_ready(api, "p"))
+        until(lambda: _container(_get(api, "p"))["restartCount"] == 1, "a restart")
+        second = _container(_ready(api, "p"))
+        assert second["containerID"] != first["containerID"]
+        assert second["lastState"]["terminated"]["exitCode"] == 1
+
+    def test_a_crash_without_restart_policy_ends_the_pod(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("p", {"crash-after": "0"}, restartPolicy="Never")).ok()
+        until(lambda: _get(api, "p")["status"]["phase"] == "Failed", "Failed")
+
+    def test_a_pod_that_no_node_takes_says_so(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("a", {"unschedulable": "true"})).ok()
+        api.call("POST", api.pods(), pod("b", nodeSelector={"disk": "none"})).ok()
+
+        def reason(name: str) -> bool:
+            conditions = _get(api, name)["status"].get("conditions") or []
+            return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
+
+        until(lambda: reason("a") and reason("b"), "Unschedulable")
+
+    def test_kill_in_a_container_restarts_it(self, api: Api) -> None:
+        api.call("POST", api.pods(), pod("p")).ok()
+        before = _container(_ready(api, "p"))
+        output, status = _exec(api, "p", "kill", "1")
+        assert (output, status["status"]) == ("", "Success")
+
+        def changed() -> bool:
+            body = _get(api, "p")
+            return _container(body)["containerID"] != before["containerID"] and _is_ready(body)
+
+        until(changed, "a new container is Ready")
+        assert _container(_get(api, "p"))["restartCount"] == 1
+
+    def test_other_commands_echo_and_may_be_scripted_to_fail(self, api: Api) -> None:
+        api.call("POST", api.pods(), pod("p")).ok()
+        api.call("POST", api.pods(), _marked("q", {"exec": "error"})).ok()
+        _ready(api, "p")
+        _ready(api, "q")
+        output, status = _exec(api, "p", "echo", "hello", "there")
+        assert (output, status["status"]) == ("hello there\n", "Success")
+        _, status = _exec(api, "q", "kill", "1")
+        assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "1"}]
+
+    def test_logs_are_served(self, api: Api) -> None:
+        api.call("POST", api.pods(), pod("p")).ok()
+        _ready(api, "p")
+        assert "main" in api.call("GET", api.pods("p/log")).body
+
+    def test_a_node_has_an_address_and_a_lease(self, api: Api) -> None:
+        node = api.call("GET", "/api/v1/nodes/test-node").ok()
+        assert {"type": "InternalIP", "address": "127.0.0.1"} in node["status"]["addresses"]
+        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/test-node"
+        assert api.call("GET", lease).ok()["spec"]["holderIdentity"] == "test-node"
+
+    def test_a_job_completes_with_the_committers_message(self, api: Api) -> None:
+        body = _job("c", args=["src", api.namespace, "main:reg/ns/src/main:snap-1", "side:reg/ns/src/side:snap-1"])
+        jobs = f"/apis/batch/v1/namespaces/{api.namespace}/jobs"
+        api.call("POST", jobs, body).ok()
+        done = until(lambda: _condition(api, f"{jobs}/c"), "the Job ends", seconds=30)
+        assert done == "Complete"
+        assert api.call("GET", f"{jobs}/c").ok()["status"]["succeeded"] == 1
+        (worker,) = api.call("GET", api.pods() + "?labelSelector=job-name%3Dc").ok()["items"]
+        state = worker["status"]["containerStatuses"][0]["state"]["terminated"]
+        entries = json.loads(state["message"])["containers"]
+        assert [(entry["name"], entry["image"]) for entry in entries] == [
+            ("main", "reg/ns/src/main:snap-1"), ("side", "reg/ns/src/side:snap-1")
+        ]  # fmt: skip
+        assert all(entry["digest"].startswith("sha256:") and len(entry["digest"]) == 71 for entry in entries)
+        assert state["exitCode"] == 0
+
+    def test_the_source_pod_scripts_a_failing_commit(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("src", {"commit": "fail"})).ok()
+        _ready(api, "src")
+        jobs = f"/apis/batch/v1/namespaces/{api.namespace}/jobs"
+        api.call("POST", jobs, _job("c", args=["src", api.namespace, "main:reg/x:1"], backoffLimit=0)).ok()
+        assert until(lambda: _condition(api, f"{jobs}/c"), "the Job ends", seconds=30) == "Failed"
+
+    def test_a_job_past_its_deadline_fails(self, api: Api) -> None:
+        api.call("POST", api.pods(), _marked("src", {"commit": "hang"})).ok()
+        _ready(api, "src")
+        jobs = f"/apis/batch/v1/namespaces/{api.namespace}/jobs"
+        api.call("POST", jobs, _job("c", args=["src", api.namespace, "main:reg/x:1"], activeDeadlineSeconds=1)).ok()
+        assert until(lambda: _condition(api, f"{jobs}/c"), "the Job ends", seconds=30) == "Failed"
+        status = api.call("GET", f"{jobs}/c").ok()["status"]
+        assert status["conditions"][0]["reason"] == "DeadlineExceeded"
+
+
+def _job(name: str, *, args: list[str], **spec: object) -> Obj:
+    container = {
+        "name": "commit",
+        "image": "r/committer:1",
+        "command": ["/usr/local/bin/image-committer"],
+        "args": args,
+    }
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {"metadata": {"name": name}, "spec": {"backoffLimit": 3, **spec, "template": template}}
+
+
+def _condition(api: Api, path: str) -> str | None:
+    for condition in api.call("GET", path).ok().get("status", {}).get("conditions") or ():
+        if condition["status"] == "True":
+            return str(condition["type"])
+    return None
+
+
+def _exec(api: Api, name: str, *command: str) -> tuple[str, Obj]:
+    """Output and final status of a command, over WebSocket like the official client."""
+    query = "&".join(["stdout=true", "stderr=true", *(f"command={word}" for word in command)])
+    url = api.url.replace("http", "ws", 1) + f"{api.pods(name)}/exec?{query}"
+    socket = websocket.create_connection(
+        url, subprotocols=["v4.channel.k8s.io"], timeout=10, sslopt={"cert_reqs": 0, "check_hostname": False},
+        header=[f"Authorization: {api.authorization}"],
+    )  # fmt: skip
+    output, status = "", {}
+    while frame := socket.recv():
+        data = frame if isinstance(frame, bytes) else frame.encode()
+        if data[:1] == b"\x03":
+            status = json.loads(data[1:])
+            break
+        output += data[1:].decode()
+    socket.close()
+    return output, status
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2", 2.0),
+        ("0.5", 0.5),
+        ("300ms", 0.3),
+        ("1m30s", 90.0),
+        ("2 s", None),
+        ("", None),
+        ("soon", None),
+        ("-1", None),
+    ],
+)
+def test_durations_are_read_strictly(text: str, value: float | None) -> None:
+    assert seconds(text) == value
