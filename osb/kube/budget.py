@@ -7,6 +7,7 @@ Lease is renewed without it.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -23,11 +24,11 @@ class Budget:
         self._at = clock()
         self._lock = threading.Lock()
 
-    def take(self) -> float:
+    def take(self, longest: float = math.inf) -> float:
         """Take one call and return the seconds to wait before making it (0.0 at once).
 
-        The token is spent even when the caller then gives up: waiting callers queue up in the order they
-        came.
+        When that is more than `longest`, nothing is taken: callers that give up leave no debt behind. Otherwise
+        waiting callers queue up in the order they came.
         """
         if self._rate <= 0:
             return 0.0
@@ -35,5 +36,7 @@ class Budget:
             now = self._clock()
             self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
             self._at = now
-            self._tokens -= 1.0
-            return 0.0 if self._tokens >= 0 else -self._tokens / self._rate
+            wait = max(0.0, (1.0 - self._tokens) / self._rate)
+            if wait <= longest:
+                self._tokens -= 1.0
+            return wait

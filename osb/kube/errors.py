@@ -30,9 +30,7 @@ def of_answer(what: str, status: int, body: bytes, headers: Mapping[str, str] | 
     return of_status(what, answer, code=status, retry_after=retry_after)
 
 
-def of_status(
-    what: str, answer: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None
-) -> ApiError:
+def of_status(what: str, answer: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None) -> ApiError:
     """The error for a Kubernetes Status object, as an answer's body or inside a watch."""
     code = code or int(answer.get("code") or 0)
     reason = str(answer.get("reason") or "")

@@ -100,9 +100,7 @@ class EventRecorder:
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
 
-    def emit(
-        self, obj: Mapping[str, Any], type: EventType, reason: str, message: str, *, component: str = ""
-    ) -> None:
+    def emit(self, obj: Mapping[str, Any], type: EventType, reason: str, message: str, *, component: str = "") -> None:
         """Tell people about `obj`: an object of the API server, or a reference (kind, namespace, name, uid).
 
         Returns at once; never raises. The message is cut to 1,000 bytes.

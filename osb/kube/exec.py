@@ -75,9 +75,7 @@ def _run(session: Session, path: str, what: str, end: float) -> ExecResult:
         return _collect(socket, what, end)
     except websocket.WebSocketBadStatusException as error:
         body = error.resp_body or b""
-        raise errors.of_answer(
-            what, error.status_code, body if isinstance(body, bytes) else body.encode()
-        ) from error
+        raise errors.of_answer(what, error.status_code, body if isinstance(body, bytes) else body.encode()) from error
     except (websocket.WebSocketException, OSError) as error:
         raise errors.of_failure(what, error) from error
     finally:

@@ -30,9 +30,7 @@ from osb.obs import metrics
 NAME = "2fa1c467.opensandbox.io"
 DURATION = 15  # seconds
 UNWATCHED_AFTER = 60.0  # seconds since our last renewal from which on nobody can vouch for unclaimed pods
-LAST_RENEWED = (
-    "sandbox.opensandbox.io/last-renewed"  # survives a foreign holder: the reference keeps annotations
-)
+LAST_RENEWED = "sandbox.opensandbox.io/last-renewed"  # survives a foreign holder: the reference keeps annotations
 
 
 @dataclass(frozen=True, slots=True)

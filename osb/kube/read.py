@@ -85,9 +85,7 @@ class Reads:
             if not token:
                 return
 
-    def all(
-        self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
-    ) -> tuple[Items, str]:
+    def all(self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "") -> tuple[Items, str]:
         """All objects and the list's version; one fresh start when the list is lost midway."""
         for attempt in (1, 2):
             items: Items = []

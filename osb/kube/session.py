@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import urllib3
 
 from osb.config import Settings
 from osb.errors import ConfigError, Unavailable
+from osb.kube import fastpatch
 from osb.obs.log import get_logger
 
 USER_AGENT = "sandbox-k8s-controller/1.0"  # the reference's: audit rules and field managers stay the same
@@ -24,6 +26,26 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
 log = get_logger("kube")
+
+
+class Timeout(NamedTuple):
+    """Seconds until a connection must stand, and of silence while reading."""
+
+    connect: float
+    read: float
+
+
+class Answer(Protocol):
+    """What is used of an answer: urllib3's response, or `fastpatch.Reply`."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    def drain_conn(self) -> None: ...
+    def release_conn(self) -> None: ...
 
 
 class _Accepted(urllib3.connection.HTTPSConnection):
@@ -50,11 +72,13 @@ class Session:
         self.proxied: bool = manager.proxy is not None
         # A plain-HTTP proxy wants the whole URL in the request line, so requests go through the manager then.
         self._whole_url = self.proxied and self.host.startswith("http://")
+        self._authority = urlsplit(self.host).netloc
         self._prefix = self.host if self._whole_url else urlsplit(self.host).path
         self._pool = manager if self._whole_url else manager.connection_from_url(self.host)
         if self.host.startswith("https://") and not configuration.verify_ssl:
             log.warning("the server's certificate is not checked, as the kubeconfig says", host=self.host)
             self._pool.ConnectionCls = _Accepted
+        self._fast = not self._whole_url and not self.proxied and fastpatch.usable(self._pool)
         self._token_lock = threading.Lock()
 
     def request(
@@ -64,23 +88,34 @@ class Session:
         *,
         body: bytes | None,
         content: str,
-        timeout: urllib3.Timeout,
+        timeout: Timeout,
         stream: bool,
-    ) -> urllib3.BaseHTTPResponse:
+    ) -> Answer:
         """One request, no retries, no redirects. Raises urllib3's HTTPError or OSError without an answer."""
+        headers = self.headers(content if body is not None else "")
+        if method == "PATCH" and self._fast and body is not None:
+            head = self._head(method, path, headers)
+            return fastpatch.send(self._pool, head, body, connect=timeout.connect, read=timeout.read)
         extra = {} if self._whole_url else {"assert_same_host": False}
         response: urllib3.BaseHTTPResponse = self._pool.urlopen(
             method,
             self._prefix + path,
             body=body,
-            headers=self.headers(content if body is not None else ""),
+            headers=headers,
             retries=False,
             redirect=False,
-            timeout=timeout,
+            timeout=urllib3.Timeout(connect=timeout.connect, read=timeout.read),
             preload_content=not stream,
             **extra,
         )
         return response
+
+    def _head(self, method: str, path: str, headers: dict[str, str]) -> bytes:
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._authority}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a line break in a request header")
+        return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
     def headers(self, content: str = "") -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": USER_AGENT}

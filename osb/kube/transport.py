@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from osb.errors import ApiError, ConfigError, Throttled, Unavailable
 from osb.kube import errors
 from osb.kube.budget import Budget
-from osb.kube.session import Session
+from osb.kube.session import Answer, Session, Timeout
 from osb.obs import deadline, metrics
 from osb.obs.log import get_logger
 
@@ -105,7 +105,9 @@ class Transport:
 
     def open(self, call: Call) -> urllib3.BaseHTTPResponse:
         """Send a GET whose answer is a stream; `call.timeout` is the longest silence. The caller closes."""
-        return self._answer(call, stream=True)
+        answer = self._answer(call, stream=True)
+        assert isinstance(answer, urllib3.BaseHTTPResponse)  # only a PATCH goes another way
+        return answer
 
     def session(self) -> Session:
         """The current session of this process: made on first use, after a fork, and when too old."""
@@ -123,7 +125,7 @@ class Transport:
     def _send(self, call: Call) -> bytes:
         return self._answer(call, stream=False).data
 
-    def _answer(self, call: Call, *, stream: bool) -> urllib3.BaseHTTPResponse:
+    def _answer(self, call: Call, *, stream: bool) -> Answer:
         self._admit(call)
         session = self.session()
         response = self._request(session, call, stream=stream)
@@ -139,7 +141,7 @@ class Transport:
             self._gate.close(error.retry_after or 1.0)
         raise error
 
-    def _request(self, session: Session, call: Call, *, stream: bool) -> urllib3.BaseHTTPResponse:
+    def _request(self, session: Session, call: Call, *, stream: bool) -> Answer:
         now = deadline.current()
         timeout = now.limit(call.timeout) if now and not stream else call.timeout
         start = time.perf_counter()
@@ -150,7 +152,7 @@ class Transport:
                 call.path,
                 body=call.body,
                 content=call.content,
-                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, timeout), read=timeout),
+                timeout=Timeout(connect=min(CONNECT_TIMEOUT, timeout), read=timeout),
                 stream=stream,
             )
             code = str(response.status)
@@ -165,7 +167,7 @@ class Transport:
         deadline.check()
         waits = self._gate.left()
         if self._budget is not None:
-            waits = max(waits, self._budget.take())
+            waits = max(waits, self._budget.take(LONGEST_WAIT))
         if waits <= 0:
             return
         metrics.api_throttled(min(waits, LONGEST_WAIT))
@@ -178,7 +180,10 @@ class Transport:
         deadline.check()
 
     def _pause(self, error: ApiError, attempt: int) -> None:
+        """Wait before a read is repeated; raise `error` when that takes too long or the run must end."""
         seconds = error.retry_after or BACKOFF * 2 ** (attempt - 1) * random.uniform(0.75, 1.25)
+        if isinstance(error, Throttled):
+            metrics.api_throttled(min(seconds, LONGEST_WAIT))
         if seconds > LONGEST_WAIT or not _waited(seconds):
             raise error
 

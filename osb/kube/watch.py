@@ -69,9 +69,7 @@ class Watches:
         seconds = random.randint(*SERVER_TIMEOUT)
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(seconds)}
-        query |= {
-            key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value
-        }
+        query |= {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
         call = Call(
             method="GET",
             path=f"{resource(kind).path(namespace)}?{urlencode(query)}",

@@ -35,9 +35,7 @@ class Writes:
 
     transport: Transport
 
-    def create(
-        self, kind: str, namespace: str | None, body: Body, *, timeout: float = WRITE_TIMEOUT
-    ) -> dict[str, Any]:
+    def create(self, kind: str, namespace: str | None, body: Body, *, timeout: float = WRITE_TIMEOUT) -> dict[str, Any]:
         """POST. Raises AlreadyExists, Refused, ...; after Unavailable nobody knows: read it by its name."""
         name = _name_of(body)
         call = Call(
@@ -147,9 +145,7 @@ def _require_version(body: Mapping[str, Any]) -> None:
     if "conditions" in (body.get("status") or {}):
         lists.append("status.conditions")
     if lists:
-        raise ValueError(
-            f"a patch of {', '.join(lists)} needs metadata.resourceVersion: it replaces the list whole"
-        )
+        raise ValueError(f"a patch of {', '.join(lists)} needs metadata.resourceVersion: it replaces the list whole")
 
 
 def _name_of(body: Body) -> str:

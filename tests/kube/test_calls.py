@@ -19,6 +19,7 @@ from osb.errors import (
     Throttled,
     Unavailable,
 )
+from osb.kube.budget import Budget
 from osb.kube.client import connect
 from osb.obs import metrics
 from osb.obs.deadline import Deadline
@@ -50,9 +51,7 @@ def test_an_answer_of_the_server_is_definite_and_named_by_its_meaning(serving, c
     assert (caught.value.status, caught.value.reason) == (code, reason)
 
 
-@pytest.mark.parametrize(
-    "answer", [drop(), status(500, "InternalError"), status(503, "x"), raw(b"<html>", 502)]
-)
+@pytest.mark.parametrize("answer", [drop(), status(500, "InternalError"), status(503, "x"), raw(b"<html>", 502)])
 def test_a_write_without_a_definite_answer_is_unclear_and_is_sent_exactly_once(serving, answer):
     server, kube = serving([answer])
     with pytest.raises(Unavailable) as caught:
@@ -140,11 +139,7 @@ def test_a_window_longer_than_a_call_may_wait_is_an_error_without_a_request(serv
 def test_a_401_rebuilds_the_client_once_and_takes_the_new_token(serving, settings_for):
     # Given a kubeconfig whose token was rotated after the client was made
     def script(request):
-        return (
-            json({"ok": True})
-            if request.headers["Authorization"] == "Bearer new"
-            else status(401, "Unauthorized")
-        )
+        return json({"ok": True}) if request.headers["Authorization"] == "Bearer new" else status(401, "Unauthorized")
 
     server, kube = serving(script)
     kube.transport.session()
@@ -274,3 +269,15 @@ def test_the_servers_words_are_capped(serving):
         kube.create("pod", "n", POD)
     assert len(str(caught.value)) < 700
     assert "4500 more characters" in str(caught.value)
+
+
+def test_callers_that_give_up_leave_no_debt_in_the_budget():
+    now = [0.0]
+    budget = Budget(10, 1, clock=lambda: now[0])
+    assert budget.take() == 0.0
+    for _ in range(1000):
+        assert budget.take(longest=0.05) == pytest.approx(0.1)
+    now[0] = 0.1
+    assert budget.take() == 0.0
+    assert budget.take() == pytest.approx(0.1)
+    assert budget.take() == pytest.approx(0.2)

@@ -91,9 +91,7 @@ def test_selectors_are_passed_on(cluster):
     kube.create("configmap", ns, {"metadata": {"name": "a", "labels": {"x": "1"}}})
     kube.create("configmap", ns, {"metadata": {"name": "b", "labels": {"x": "2"}}})
     assert [item["metadata"]["name"] for item in kube.all("configmap", ns, labels="x in (2)")[0]] == ["b"]
-    assert [item["metadata"]["name"] for item in kube.all("configmap", ns, fields="metadata.name=a")[0]] == [
-        "a"
-    ]
+    assert [item["metadata"]["name"] for item in kube.all("configmap", ns, fields="metadata.name=a")[0]] == ["a"]
 
 
 def test_a_watch_resumes_where_the_list_ended_and_misses_nothing(cluster):
@@ -163,9 +161,7 @@ def test_two_writers_of_finalizers_lose_none(cluster):
         thread.join(60)
     meta = kube.get("configmap", ns, "a")["metadata"]
     assert len(meta["finalizers"]) == 50
-    kube.patch(
-        "configmap", ns, "a", {"metadata": {"finalizers": None, "resourceVersion": meta["resourceVersion"]}}
-    )
+    kube.patch("configmap", ns, "a", {"metadata": {"finalizers": None, "resourceVersion": meta["resourceVersion"]}})
 
 
 def test_events_and_their_counts_are_accepted(cluster):
@@ -173,9 +169,7 @@ def test_events_and_their_counts_are_accepted(cluster):
     target = kube.create("configmap", ns, configmap("a"))
     recorder = EventRecorder(kube, "test")
     for _ in range(3):
-        recorder.emit(
-            {"kind": "ConfigMap", "apiVersion": "v1", **target}, "Warning", "Tried", "it did not work"
-        )
+        recorder.emit({"kind": "ConfigMap", "apiVersion": "v1", **target}, "Warning", "Tried", "it did not work")
     recorder.close()
     (event,) = kube.all("event", ns, fields="involvedObject.name=a")[0]
     assert (event["count"], event["reason"], event["source"]["component"]) == (3, "Tried", "test")

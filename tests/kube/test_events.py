@@ -101,9 +101,7 @@ def test_one_object_cannot_flood_and_others_are_still_heard(recording):
     assert metrics.value("opensandbox_events_total", result="dropped") == dropped + 100 - BURST
 
 
-@pytest.mark.parametrize(
-    "answer", [status(403, "Forbidden"), status(404, "NotFound"), status(500, "InternalError")]
-)
+@pytest.mark.parametrize("answer", [status(403, "Forbidden"), status(404, "NotFound"), status(500, "InternalError")])
 def test_a_refused_event_is_dropped_and_counted_and_nothing_is_raised(recording, answer):
     _, recorder = recording([answer])
     dropped = metrics.value("opensandbox_events_total", result="dropped")
@@ -143,9 +141,7 @@ def test_a_long_text_is_cut_and_says_so():
 
 def test_an_event_never_shows_a_token_or_a_whole_pod(recording):
     server, recorder = recording([json({})])
-    recorder.emit(
-        POOL, "Warning", "FailedCreate", "failed: Authorization: Bearer abcdef123456 " + "pod {...} " * 500
-    )
+    recorder.emit(POOL, "Warning", "FailedCreate", "failed: Authorization: Bearer abcdef123456 " + "pod {...} " * 500)
     assert recorder.flush()
     message = server.requests[0].json["message"]
     assert "abcdef123456" not in message

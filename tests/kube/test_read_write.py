@@ -12,9 +12,7 @@ from tests.doubles.http_fault import json, status
 
 def page(names, version="7", token=""):
     items = [{"metadata": {"name": name}} for name in names]
-    return json(
-        {"kind": "PodList", "metadata": {"resourceVersion": version, "continue": token}, "items": items}
-    )
+    return json({"kind": "PodList", "metadata": {"resourceVersion": version, "continue": token}, "items": items})
 
 
 def test_a_list_comes_in_pages_of_one_version_with_the_kind_on_every_item(serving):
@@ -45,9 +43,7 @@ def test_a_continue_token_that_expired_midway_is_gone_and_all_starts_over_once(s
 
 
 def test_a_list_that_is_lost_twice_is_gone(serving):
-    _, kube = serving(
-        lambda request: status(410, "Expired") if "continue" in request.path else page("a", token="t")
-    )
+    _, kube = serving(lambda request: status(410, "Expired") if "continue" in request.path else page("a", token="t"))
     with pytest.raises(Gone):
         kube.all("pod")
 
@@ -112,10 +108,7 @@ def test_a_delete_carries_its_preconditions_in_the_body(serving):
 
 
 def test_names_from_annotations_cannot_leave_their_path():
-    assert (
-        Kube.namespaced_path("pod", "n", "../../secrets/x")
-        == "/api/v1/namespaces/n/pods/..%2F..%2Fsecrets%2Fx"
-    )
+    assert Kube.namespaced_path("pod", "n", "../../secrets/x") == "/api/v1/namespaces/n/pods/..%2F..%2Fsecrets%2Fx"
 
 
 def test_an_object_in_a_namespace_needs_one():

@@ -75,9 +75,7 @@ def test_an_answer_without_chunks_is_read_too(serving):
     assert [event.version for event in drained(kube)] == ["2", "3"]
 
 
-@pytest.mark.parametrize(
-    "answer", [status(410, "Expired"), stream(error(410, "Expired")), stream(error(410, "Gone"))]
-)
+@pytest.mark.parametrize("answer", [status(410, "Expired"), stream(error(410, "Expired")), stream(error(410, "Gone"))])
 def test_an_expired_version_as_status_or_as_event_is_gone(serving, answer):
     _, kube = serving([answer])
     with pytest.raises(Gone):
@@ -188,9 +186,7 @@ def test_watches_do_not_use_up_the_connections_of_other_calls(serving):
 
     server, kube = serving(script)
     stop = threading.Event()
-    watches = [
-        threading.Thread(target=lambda: list(kube.watch("pod", version="1", stop=stop))) for _ in range(20)
-    ]
+    watches = [threading.Thread(target=lambda: list(kube.watch("pod", version="1", stop=stop))) for _ in range(20)]
     for one in watches:
         one.start()
     assert server.wait_for(20)
