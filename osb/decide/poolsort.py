@@ -27,7 +27,8 @@ class Sorted:
       and
     terminal. `tainted`: free by the ledger but labelled suspect. `recycling`: in `rel`. `dirty`: unknown
       history.
-    `doomed`: to be deleted, still there. `unseen`: names of creates not observed. `moves`: what facts make of
+    `doomed`: to be deleted, still there. `stranded`: ended pods that sandboxes had. `unseen`: names of
+      creates not observed. `moves`: what facts make of
       entries.
     """
 
@@ -44,6 +45,7 @@ class Sorted:
     moves: list[Move] = field(default_factory=list)
     terminating: int = 0
     suspect: int = 0
+    stranded: int = 0
 
 
 def sort(view: PoolView) -> Sorted:
@@ -73,9 +75,7 @@ def sort(view: PoolView) -> Sorted:
 
 def move(what: str, name: str, entry: LedgerEntry, *, why: str, live: bool = False, policy: str = "") -> Move:
     """A ledger move away from exactly this entry."""
-    return Move(
-        what, name, entry.pod_uid, entry.state, box_uid=entry.box_uid, policy=policy, live=live, why=why
-    )
+    return Move(what, name, entry.pod_uid, entry.state, box_uid=entry.box_uid, policy=policy, live=live, why=why)
 
 
 def _without_entry(out: Sorted, pod: PodFact) -> None:
@@ -105,12 +105,15 @@ def _free(out: Sorted, pod: PodFact, entry: LedgerEntry) -> None:
 def _reserved(out: Sorted, pod: PodFact, entry: LedgerEntry) -> None:
     if pod.live:
         out.held.append(pod)
+    elif not pod.deleting:
+        out.stranded += 1
 
 
 def _held(out: Sorted, pod: PodFact, entry: LedgerEntry) -> None:
     if pod.live:
         out.held.append(pod)
         return
+    out.stranded += not pod.deleting
     why = f"the pod ended {pod.phase}" if pod.terminal else "the pod is being deleted by somebody else"
     out.moves.append(move("lost", pod.name, entry, live=True, why=why))
 
@@ -118,6 +121,8 @@ def _held(out: Sorted, pod: PodFact, entry: LedgerEntry) -> None:
 def _rel(out: Sorted, pod: PodFact, entry: LedgerEntry) -> None:
     if pod.live:
         out.held.append(pod)
+    elif not pod.deleting:
+        out.stranded += 1
     out.recycling.append((pod.name, entry, pod))
 
 

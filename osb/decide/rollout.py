@@ -10,56 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import orjson
-
-from osb.api import names
 from osb.api.intorstring import IntOrPercent
-from osb.api.pool import PoolSpec
-from osb.api.revision import revision as own_revision
 from osb.decide.scale import usefulness
 from osb.facts.pod import PodFact
-
-
-@dataclass(frozen=True, slots=True)
-class Current:
-    """`adopt`: text for the `adopted-revision` annotation that keeps a taken-over revision, None when kept
-    already.
-    """
-
-    revision: str
-    adopt: str | None = None
-
-
-def current_revision(pool: PoolSpec) -> Current:
-    """Our hash of the template, or the reference's for the same template (spec/operations.md 13.8).
-
-    A pool that the reference controller served last says so: its status belongs to this generation and names
-    another revision. That one stays current until the template changes, so that taking over rolls nothing.
-    """
-    own = own_revision(pool.template)
-    kept = _kept(pool.annotations.get(names.ADOPTED_REVISION))
-    if kept is not None and kept[0] == own:
-        return Current(kept[1])
-    stored = pool.status.get("revision")
-    same_generation = pool.generation > 0 and pool.status.get("observedGeneration") == pool.generation
-    if not isinstance(stored, str) or not stored or stored == own or not same_generation:
-        return Current(own)
-    adopt = orjson.dumps({"template": own, "revision": stored}).decode()
-    return Current(stored, adopt)
-
-
-def _kept(text: str | None) -> tuple[str, str] | None:
-    """(our hash, adopted revision) of the annotation; None when absent or not readable (a hint only)."""
-    if not text:
-        return None
-    try:
-        data = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(data, dict):
-        return None
-    template, revision = data.get("template"), data.get("revision")
-    return (template, revision) if isinstance(template, str) and isinstance(revision, str) else None
 
 
 @dataclass(frozen=True, slots=True)

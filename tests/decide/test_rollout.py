@@ -1,17 +1,11 @@
-"""Rolling an old template out: budgets, what never counts against them, and taking over without rolling."""
+"""Rolling an old template out: budgets, and what never counts against them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import orjson
-import pytest
-
-from osb.api import names
 from osb.api.intorstring import IntOrPercent, parse
-from osb.api.pool import PoolSpec
-from osb.api.revision import revision
-from osb.decide.rollout import Rollout, current_revision, rollout
+from osb.decide.rollout import Rollout, rollout
 from osb.facts.pod import PodFact
 
 QUARTER = IntOrPercent(25, percent=True)
@@ -19,14 +13,10 @@ QUARTER = IntOrPercent(25, percent=True)
 
 def pod(name: str, rev: str = "v1", *, ready: bool = True, created: int = 1) -> PodFact:
     phase = "Running" if ready else "Pending"
-    return PodFact(
-        "ns", name, f"uid-{name}", "1", phase=phase, ready=ready, scheduled=1, created=created, revision=rev
-    )
+    return PodFact("ns", name, f"uid-{name}", "1", phase=phase, ready=ready, scheduled=1, created=created, revision=rev)
 
 
-def roll(
-    idle: list[PodFact], *, held: list[PodFact] | None = None, unavailable: Any = "25%", **kw: int
-) -> Rollout:
+def roll(idle: list[PodFact], *, held: list[PodFact] | None = None, unavailable: Any = "25%", **kw: int) -> Rollout:
     return rollout(
         idle,
         held or [],
@@ -76,41 +66,3 @@ def test_pods_on_their_way_out_count_as_unavailable_so_batches_do_not_overlap() 
 def test_old_pods_that_are_still_starting_are_replaced_within_the_scale_budget() -> None:
     idle = [pod(f"p{i}", ready=False) for i in range(6)]
     assert len(replaced(roll(idle, may_remove_pending=2))) == 2
-
-
-# -- the current revision ------------------------------------------------------------------------------------
-
-TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
-
-
-def pool(**kw: Any) -> PoolSpec:
-    return PoolSpec(namespace="ns", name="warm", generation=3, **{"template": TEMPLATE, **kw})
-
-
-def test_the_revision_is_our_hash_of_the_template() -> None:
-    assert current_revision(pool()).revision == revision(TEMPLATE)
-
-
-def test_taking_over_from_the_reference_adopts_its_revision_and_keeps_it() -> None:
-    # Given a status that the reference wrote for this generation
-    found = current_revision(pool(status={"observedGeneration": 3, "revision": "aaaa"}))
-    # Then its revision is current, and an annotation will keep it through capacity edits
-    assert found.revision == "aaaa"
-    assert found.adopt is not None
-    later = pool(
-        annotations={names.ADOPTED_REVISION: found.adopt},
-        status={"observedGeneration": 2, "revision": "aaaa"},
-    )
-    assert current_revision(later).revision == "aaaa"
-    assert current_revision(later).adopt is None
-
-
-@pytest.mark.parametrize(
-    "note",
-    ["", "{", "[]", '{"template":1}', orjson.dumps({"template": "other", "revision": "aaaa"}).decode()],
-)
-def test_a_changed_template_or_an_unreadable_note_ends_the_adoption(note: str) -> None:
-    changed = pool(
-        annotations={names.ADOPTED_REVISION: note}, status={"observedGeneration": 2, "revision": "aaaa"}
-    )
-    assert current_revision(changed).revision == revision(TEMPLATE)
