@@ -88,12 +88,10 @@ def _deleting(view: BatchView) -> Plan:
     if names.FINALIZER_TASKS not in spec.finalizers:
         return Plan(reasons=("terminating; nothing of ours holds it",))
     nothing_runs = spec.phase == names.PAUSED or not any(p.live for p in boxslots.listed(view).values())
-    if not nothing_runs and spec.task_template is not None and not (view.tasks and view.tasks.stopped):
+    if not nothing_runs:  # the tasks' pass stops them, and removes the finalizer together with the release list
         actions: list[Action] = [Wake("tasks", spec.name, "stop for deletion")]
         return Plan(tuple(actions), reasons=("terminating; its tasks are being stopped",), again=STEP)
-    patch = claim.Next({}, finalizers=claim.without_finalizer(spec, names.FINALIZER_TASKS)).patch(
-        spec.version
-    )
+    patch = claim.Next({}, finalizers=claim.without_finalizer(spec, names.FINALIZER_TASKS)).patch(spec.version)
     patch["metadata"].pop("annotations", None)
     freed = PatchObject(BOX, spec.name, patch, version=spec.version, why="its tasks are stopped")
     return Plan((freed,), reasons=("terminating; its tasks are stopped",))
@@ -132,9 +130,7 @@ def _finalizer(view: BatchView, move: Move) -> tuple[Action, ...]:
     if added is None or any(isinstance(a, PatchObject) and a.kind == BOX for a in move.actions):
         return ()
     patch = {"metadata": {"resourceVersion": spec.version, "finalizers": list(added)}}
-    return (
-        PatchObject(BOX, spec.name, patch, version=spec.version, why="tasks must be stopped before deletion"),
-    )
+    return (PatchObject(BOX, spec.name, patch, version=spec.version, why="tasks must be stopped before deletion"),)
 
 
 def _change(change: Change, work: PodWork) -> Change:
@@ -156,9 +152,7 @@ def _change(change: Change, work: PodWork) -> Change:
 def _broken(view: BatchView, work: PodWork) -> tuple[Action, ...]:
     if view.spec.generation <= view.spec.observed:
         return ()
-    return tuple(
-        event(BOX, "Warning", names.EVENT_INVALID_SHARD_PATCH, str(error)) for error in work.broken.values()
-    )
+    return tuple(event(BOX, "Warning", names.EVENT_INVALID_SHARD_PATCH, str(error)) for error in work.broken.values())
 
 
 def _publish(view: BatchView, phase: str) -> tuple[Action, ...]:

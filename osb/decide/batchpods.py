@@ -95,9 +95,7 @@ def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Reco
     record = mark_lost(spec.record, lost.keys(), policy=spec.lost_policy, delivered=delivered)
     record = replace(record, open=())
     patch = {"metadata": {"annotations": {names.ALLOC_STATUS: records.format(record)}}}
-    work.actions.append(
-        PatchObject("batchsandbox", spec.name, patch, version=spec.version, why="pods are lost")
-    )
+    work.actions.append(PatchObject("batchsandbox", spec.name, patch, version=spec.version, why="pods are lost"))
     for slot, cause in lost.items():
         fate = "the slot is given up" if slot in record.failed else "it is replaced"
         text = f"slot {slot}: {cause}; its state is gone; {fate}"

@@ -53,9 +53,7 @@ def once_per_generation(view: BatchView) -> tuple[Action, ...]:
     spec = view.spec
     if spec.generation <= spec.observed:
         return ()
-    found: list[Action] = [
-        event(BOX, "Warning", p.reason, str(p)) for p in spec.problems if p.level == "warning"
-    ]
+    found: list[Action] = [event(BOX, "Warning", p.reason, str(p)) for p in spec.problems if p.level == "warning"]
     extra = len(spec.shard_patches) - spec.replicas
     if spec.shard_patches and spec.pool_ref:
         text = "spec.shardPatches has no effect on pods of a pool"

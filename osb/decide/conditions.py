@@ -60,6 +60,4 @@ class Conditions:
 def stored(status: Mapping[str, Any], *, now: datetime) -> Conditions:
     """The conditions of a stored status, an unreadable list counting as none."""
     prior = status.get("conditions")
-    return Conditions(
-        (c for c in prior if isinstance(c, Mapping)) if isinstance(prior, list) else (), now=now
-    )
+    return Conditions((c for c in prior if isinstance(c, Mapping)) if isinstance(prior, list) else (), now=now)

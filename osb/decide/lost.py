@@ -15,9 +15,7 @@ from osb.api import names
 from osb.api.record import Record
 
 
-def mark_lost(
-    record: Record | None, slots: Collection[int], *, policy: str, delivered: Collection[int]
-) -> Record:
+def mark_lost(record: Record | None, slots: Collection[int], *, policy: str, delivered: Collection[int]) -> Record:
     """The record after losing the pods of `slots`; the same record when all of them are marked already.
 
     `delivered` are slots whose address was published: only those can be given up; before delivery a slot is

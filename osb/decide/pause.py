@@ -141,9 +141,7 @@ def _wait_for_pod(view: BatchView) -> Move:
     if left > 0:
         return Move(again=left, reasons=("pause waits for a running pod",))
     text = "the pause waits for a running pod"
-    return Move(
-        change=Change(conditions=((names.PAUSE_FAILED, names.REASON_WAITING_FOR_POD, text),)), reasons=(text,)
-    )
+    return Move(change=Change(conditions=((names.PAUSE_FAILED, names.REASON_WAITING_FOR_POD, text),)), reasons=(text,))
 
 
 def _stay_paused(view: BatchView, *, ack: bool) -> Move:

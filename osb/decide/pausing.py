@@ -43,9 +43,7 @@ def begin(view: BatchView) -> Move:
     if snapshot is not None and snapshot.deleting:
         return Move(again=STEP, reasons=("the previous snapshot is still being deleted",))
     if snapshot is not None and snapshot.owner_uid != uid:
-        text = (
-            f"a snapshot {snapshot.name} exists that this sandbox does not own; delete it, then pause again"
-        )
+        text = f"a snapshot {snapshot.name} exists that this sandbox does not own; delete it, then pause again"
         failed = (names.PAUSE_FAILED, names.REASON_SNAPSHOT_NAME_CONFLICT, text)
         return Move(change=Change(ack=True, conditions=(failed,)), reasons=(text,))
     if snapshot is not None and snapshot.phase in (names.SUCCEED, names.FAILED):
@@ -68,9 +66,7 @@ def go_on(view: BatchView) -> Move:
     if snapshot is not None and snapshot.phase == names.FAILED:
         return _failed(view, names.REASON_SNAPSHOT_FAILED, snapshot.message or "snapshot failed")
     if snapshot is not None:
-        return Move(
-            again=STEP, reasons=(f"snapshot {snapshot.name} is {snapshot.phase or 'new'}",), handled=True
-        )
+        return Move(again=STEP, reasons=(f"snapshot {snapshot.name} is {snapshot.phase or 'new'}",), handled=True)
     if view.snapshot is not None and not view.snapshot.deleting:
         text = f"a snapshot {view.snapshot.name} exists that this sandbox does not own"
         return _failed(view, names.REASON_SNAPSHOT_NAME_CONFLICT, text)
@@ -152,9 +148,7 @@ def _failed(view: BatchView, reason: str, text: str, *, drop: SnapshotFact | Non
             names.REASON_POD_NOT_FOUND,
             f"{text}; the pod is gone and the sandbox's content is lost",
         )
-    change = Change(
-        phase=names.SUCCEED if alive else names.FAILED, conditions=((names.PAUSE_FAILED, reason, text),)
-    )
+    change = Change(phase=names.SUCCEED if alive else names.FAILED, conditions=((names.PAUSE_FAILED, reason, text),))
     actions: tuple[Action, ...] = ()
     if drop is not None and not drop.deleting:
         actions = (DeleteObject("snapshot", drop.name, drop.uid, why="the pause failed"),)
@@ -174,12 +168,8 @@ def _complete(view: BatchView, snapshot: SnapshotFact) -> Move:
     if removed.left:
         text = "the snapshot is made; waiting for the pods to go"
         return Move(actions=removed.actions, again=removed.again, reasons=(text,), handled=True)
-    change = Change(
-        phase=names.PAUSED, ack=spec.pause is True, cleared=(names.POD_FAILED, names.RESUME_FAILED)
-    )
-    return Move(
-        change=change, again=SOON, reasons=("the snapshot is made and the pods are gone",), handled=True
-    )
+    change = Change(phase=names.PAUSED, ack=spec.pause is True, cleared=(names.POD_FAILED, names.RESUME_FAILED))
+    return Move(change=change, again=SOON, reasons=("the snapshot is made and the pods are gone",), handled=True)
 
 
 def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:

@@ -151,9 +151,7 @@ def _keep(holder: dict[str, Any], key: str, items: list[Any]) -> None:
         holder.pop(key, None)
 
 
-def _without_empty(
-    body: Mapping[str, Any], labels: Mapping[str, str], meta: Mapping[str, Any]
-) -> dict[str, Any]:
+def _without_empty(body: Mapping[str, Any], labels: Mapping[str, str], meta: Mapping[str, Any]) -> dict[str, Any]:
     """`body` with our labels taken out; empty maps become absent."""
     kept = {key: value for key, value in labels.items() if key not in OWN_LABELS}
     metadata: dict[str, Any] = {}

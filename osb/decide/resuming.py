@@ -31,9 +31,7 @@ MANY_CYCLES = 100  # each pause adds an image layer, and container runtimes stop
 
 def begin(view: BatchView) -> Move:
     """Phase Resuming and the acknowledgement in one write."""
-    change = Change(
-        phase=names.RESUMING, ack=True, cleared=(names.RESUME_FAILED, names.POD_FAILED), renew=True
-    )
+    change = Change(phase=names.RESUMING, ack=True, cleared=(names.RESUME_FAILED, names.POD_FAILED), renew=True)
     return Move(change=change, again=SOON, reasons=("spec.pause is false",), handled=True)
 
 
@@ -47,9 +45,7 @@ def go_on(view: BatchView) -> Move:
         text = f"no pod was ready after {view.options.resume_timeout:.0f} s"
         return _back(view, names.REASON_RESUME_TIMEOUT, text)
     if applied(view):
-        return Move(
-            actions=_outdated(view, started), again=left, reasons=("waiting for the pod to be ready",)
-        )
+        return Move(actions=_outdated(view, started), again=left, reasons=("waiting for the pod to be ready",))
     snapshot = _own_snapshot(view)
     if snapshot is None:
         return _back(view, names.REASON_SNAPSHOT_NOT_FOUND, "SandboxSnapshot not found")
@@ -128,9 +124,7 @@ def _rewrite(view: BatchView, snapshot: SnapshotFact) -> Move:
         why="resume from the snapshot",
     )
     actions: list[Action] = [patch, *_notes(view, kept, cycles)]
-    return Move(
-        actions=tuple(actions), again=SOON, reasons=("the snapshot's images are put in",), handled=True
-    )
+    return Move(actions=tuple(actions), again=SOON, reasons=("the snapshot's images are put in",), handled=True)
 
 
 def _use(pod_spec: dict[str, Any], images: dict[str, str]) -> list[str]:
@@ -194,9 +188,7 @@ def _back(view: BatchView, reason: str, text: str) -> Move:
         phase=names.PAUSED, ack=view.spec.pause is not True, conditions=((names.RESUME_FAILED, reason, text),)
     )
     removed = remove_pods(view)
-    return Move(
-        change=change, actions=removed.actions, again=SOON, reasons=(f"resume failed: {text}",), handled=True
-    )
+    return Move(change=change, actions=removed.actions, again=SOON, reasons=(f"resume failed: {text}",), handled=True)
 
 
 def _ready(view: BatchView) -> bool:

@@ -39,9 +39,7 @@ def plan(view: SnapshotView) -> Plan:
         # The unpause Job is asked for together with the stop: afterwards nothing tells that a commit was
         # running.
         made = () if unpause is not None else (_unpause(view),)
-        return Plan(
-            (stop, *made), reasons=("its commit Job is stopped, containers are unfrozen",), again=LOOK
-        )
+        return Plan((stop, *made), reasons=("its commit Job is stopped, containers are unfrozen",), again=LOOK)
     if job is not None and job["metadata"].get("deletionTimestamp"):
         return Plan(reasons=("its commit Job is ending",), again=LOOK)
     if results.running(view.job_pods):

@@ -47,9 +47,7 @@ def plan(view: SnapshotView) -> Plan:
     finalizers = meta.get("finalizers") or []
     if names.FINALIZER_SNAPSHOT not in finalizers:
         patch = {"metadata": {"finalizers": [*finalizers, names.FINALIZER_SNAPSHOT]}}
-        added = PatchObject(
-            KIND, meta["name"], patch, version=meta["resourceVersion"], why="its Jobs must go first"
-        )
+        added = PatchObject(KIND, meta["name"], patch, version=meta["resourceVersion"], why="its Jobs must go first")
         return Plan((added,), reasons=("the finalizer comes first",), again=SOON)
     phase = _status(view).get("phase") or names.PENDING
     if phase in FINAL:
@@ -76,16 +74,12 @@ def job_of(view: SnapshotView) -> Mapping[str, Any] | None:
 def _pending(view: SnapshotView) -> Plan:
     status, job = _status(view), job_of(view)
     if job is not None:
-        told = event(
-            KIND, "Normal", names.EVENT_CREATED_JOB, f"Created commit job: {job['metadata']['name']}"
-        )
+        told = event(KIND, "Normal", names.EVENT_CREATED_JOB, f"Created commit job: {job['metadata']['name']}")
         return _waiting(view, names.COMMITTING, _attempt(1), actions=(told,), job=job)
     if not status.get("sourcePodUID"):
         return _record_source(view)
     if view.create_refused:
-        return _fail(
-            view, names.REASON_BUILD_JOB_FAILED, f"failed to build commit job: {view.create_refused}"
-        )
+        return _fail(view, names.REASON_BUILD_JOB_FAILED, f"failed to build commit job: {view.create_refused}")
     if view.rivals:
         text = f"snapshot {view.rivals[0]} of the same pod goes first"
         return _waiting(view, names.PENDING, (names.REASON_WAITING_FOR_SNAPSHOT, text), again=POLL)
@@ -100,13 +94,9 @@ def _record_source(view: SnapshotView) -> Plan:
         return _fail(view, error.reason, str(error))
     actions: tuple[Action, ...] = ()
     if found.left_out:
-        text = (
-            f"not saved: {', '.join(found.left_out)} (not in the running pod, not in the template, or ended)"
-        )
+        text = f"not saved: {', '.join(found.left_out)} (not in the running pod, not in the template, or ended)"
         actions = (event(KIND, "Warning", "ContainersNotSaved", text),)
-    status = _next(
-        view, names.PENDING, _progress(view, names.REASON_WAITING_FOR_JOB, "The source pod is chosen")
-    )
+    status = _next(view, names.PENDING, _progress(view, names.REASON_WAITING_FOR_JOB, "The source pod is chosen"))
     status |= _source_fields(found)
     return Plan(actions, status, reasons=(f"pod {found.pod} on {found.node} is saved",), again=SOON)
 
@@ -128,9 +118,7 @@ def _create(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
     meta, status = view.obj["metadata"], _status(view)
     if view.push_secret:
         secret = view.options.push_secret
-        return _fail(
-            view, REASON_PUSH_SECRET, f"push secret {secret} is {view.push_secret} in {meta['namespace']}"
-        )
+        return _fail(view, REASON_PUSH_SECRET, f"push secret {secret} is {view.push_secret} in {meta['namespace']}")
     if view.node_gone:
         return _fail(view, REASON_NODE, f"node {status.get('sourceNodeName')} does not exist")
     if view.source is None or not usable(view.source, status["sourcePodUID"]):
@@ -154,9 +142,7 @@ def _foreign(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
     if names.LABEL_SNAPSHOT_NAME not in (meta.get("labels") or {}):
         text = f"failed to build commit job: a Job {meta['name']} exists that is not ours"
         return _fail(view, names.REASON_BUILD_JOB_FAILED, text)
-    gone = DeleteObject(
-        "job", meta["name"], meta["uid"], why="left over from an earlier snapshot of this name"
-    )
+    gone = DeleteObject("job", meta["name"], meta["uid"], why="left over from an earlier snapshot of this name")
     return _waiting(view, phase, progress, actions=(gone,), again=1.0)
 
 
@@ -185,9 +171,7 @@ def _vanished(view: SnapshotView) -> Plan:
     """The Job disappeared before its result was read: again, a few times, from the same pod."""
     attempt = _attempts(view) + 1
     if attempt > TRIES:
-        return _fail(
-            view, REASON_JOB_FAILED, f"the commit Job disappeared {TRIES} times", actions=_unfreeze(view)
-        )
+        return _fail(view, REASON_JOB_FAILED, f"the commit Job disappeared {TRIES} times", actions=_unfreeze(view))
     return _create(view, names.COMMITTING, _attempt(attempt))
 
 
@@ -208,8 +192,7 @@ def _saved(view: SnapshotView, job: Mapping[str, Any]) -> Plan:
     status = _next(view, names.SUCCEED, conditions)
     status["jobUID"] = job["metadata"]["uid"]
     status["containers"] = [
-        {**c, "imageDigest": digests[c["containerName"]]} if digests[c["containerName"]] else dict(c)
-        for c in recorded
+        {**c, "imageDigest": digests[c["containerName"]]} if digests[c["containerName"]] else dict(c) for c in recorded
     ]
     told = event(KIND, "Normal", "JobSucceeded", "Commit job succeeded")
     return Plan((told,), status, reasons=("the images are saved",), again=KEEP_JOB)
@@ -234,9 +217,7 @@ def _unfreeze(view: SnapshotView) -> tuple[Action, ...]:
     if not snapclean.source_alive(view) or view.unpause_job is not None:
         return ()
     name = unpause_name(meta["name"])
-    return (
-        CreateObject("job", name, unpause_job(meta, status, view.options), why="unfreeze the containers"),
-    )
+    return (CreateObject("job", name, unpause_job(meta, status, view.options), why="unfreeze the containers"),)
 
 
 # -- final ---------------------------------------------------------------------------------------------------

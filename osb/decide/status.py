@@ -109,14 +109,9 @@ def without_types(status: Mapping[str, Any], allowed: frozenset[str]) -> dict[st
     message.
     """
     kept = [c for c in status["conditions"] if c["type"] in allowed]
-    moved = "; ".join(
-        f"{c['type']}: {c['message']}" for c in status["conditions"] if c["type"] not in allowed
-    )
+    moved = "; ".join(f"{c['type']}: {c['message']}" for c in status["conditions"] if c["type"] not in allowed)
     if moved:
-        kept = [
-            {**c, "message": f"{c['message']}; {moved}"} if c["type"] == names.PROGRESSING else c
-            for c in kept
-        ]
+        kept = [{**c, "message": f"{c['message']}; {moved}"} if c["type"] == names.PROGRESSING else c for c in kept]
     return {**status, "conditions": kept}
 
 
@@ -131,12 +126,7 @@ def allocation_deadline(view: BatchView) -> float | None:
     """Seconds until `allocationTimeoutSeconds` passes without full allocation; None when it does not run."""
     spec = view.spec
     since = stored(spec.status, now=view.now).since(names.PROGRESSING)
-    if (
-        spec.allocation_timeout is None
-        or since is None
-        or not claims.pooled(spec)
-        or not boxslots.missing(view)
-    ):
+    if spec.allocation_timeout is None or since is None or not claims.pooled(spec) or not boxslots.missing(view):
         return None
     return (since + timedelta(seconds=spec.allocation_timeout) - view.now).total_seconds()
 
@@ -149,9 +139,7 @@ def _counters(view: BatchView) -> dict[str, int]:
     return {
         "replicas": len(pods),
         "allocated": sum(1 for pod in pods.values() if pod.node or pod.ip),
-        "ready": sum(
-            1 for slot, pod in pods.items() if slot < view.spec.replicas and pod.ready and not pod.deleting
-        ),
+        "ready": sum(1 for slot, pod in pods.items() if slot < view.spec.replicas and pod.ready and not pod.deleting),
     }
 
 
@@ -173,9 +161,7 @@ def _addresses(view: BatchView) -> list[str]:
     record = view.spec.record
     if record is not None and claims.pooled(view.spec) and not view.spec.detaching:
         back = boxslots.given_back(view)
-        last = max(
-            (s for s in range(min(len(record.pods), view.spec.replicas)) if s not in back), default=last
-        )
+        last = max((s for s in range(min(len(record.pods), view.spec.replicas)) if s not in back), default=last)
     usable = {slot: pod.ip for slot, pod in pods.items() if not pod.deleting and not pod.terminal}
     return [usable.get(slot, "") for slot in range(last + 1)]
 
@@ -283,9 +269,7 @@ def _phase_conditions(draft: _Draft, phase: str, *, renew: bool) -> None:
         pausing = phase == names.PAUSING
         reason = names.REASON_PAUSE_IN_PROGRESS if pausing else names.REASON_RESUME_IN_PROGRESS
         conditions.clear(names.READY, names.COND_PAUSED)
-        conditions.set(
-            names.PROGRESSING, reason, "Pausing sandbox" if pausing else "Resuming sandbox", renew=renew
-        )
+        conditions.set(names.PROGRESSING, reason, "Pausing sandbox" if pausing else "Resuming sandbox", renew=renew)
     else:
         conditions.clear(names.READY, names.PROGRESSING, names.COND_PAUSED)
 
@@ -296,9 +280,7 @@ def _progress(draft: _Draft, phase: str) -> tuple[str, str]:
     waiting = ""
     if draft.missing and claims.pooled(view.spec):
         prior = draft.conditions.text(names.PROGRESSING)
-        waiting = waiting_message(
-            view.waiting, missing=len(draft.missing), of=view.spec.replicas, prior=prior
-        )
+        waiting = waiting_message(view.waiting, missing=len(draft.missing), of=view.spec.replicas, prior=prior)
     if phase == names.SUCCEED:
         partly = f"{draft.ready}/{view.spec.replicas} ready"
         return names.REASON_PARTIALLY_READY, f"{partly}; {waiting}" if waiting else partly
@@ -363,9 +345,6 @@ def _lost(draft: _Draft) -> None:
         reason, slots = names.REASON_WAITING_FOR_REPLACEMENT, record.open
     else:
         reason, slots = names.REASON_POD_REPLACED, ()
-    told = [
-        f"slot {s} (pod {record.pods[s] if s < len(record.pods) else '?'}): its state is gone"
-        for s in slots[:10]
-    ]
+    told = [f"slot {s} (pod {record.pods[s] if s < len(record.pods) else '?'}): its state is gone" for s in slots[:10]]
     message = "; ".join([count, *told]) if told or not same else prior
     draft.conditions.set(names.POD_LOST, reason, message, renew=not same)

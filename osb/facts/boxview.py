@@ -148,9 +148,7 @@ def snapshot_fact(raw: Mapping[str, Any]) -> SnapshotFact:
     meta: Mapping[str, Any] = raw.get("metadata") or {}
     status: Mapping[str, Any] = raw.get("status") or {}
     owner: Mapping[str, Any] = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
-    failed: Mapping[str, Any] = next(
-        (c for c in status.get("conditions") or () if c.get("type") == "Failed"), {}
-    )
+    failed: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Failed"), {})
     return SnapshotFact(
         name=meta.get("name", ""),
         uid=meta.get("uid", ""),

@@ -151,7 +151,7 @@ def test_empty_conditions_are_written_as_an_empty_list() -> None:
     assert written["conditions"] == []
 
 
-# -- pooled ------------------------------------------------------------------------------------------------------------
+# -- pooled --------------------------------------------------------------------------------------------------
 
 
 def waits(**kw: Any) -> Waiting:
@@ -162,9 +162,7 @@ def test_a_waiting_sandbox_says_why_and_roughly_where_it_stands() -> None:
     written = box_status(view(box(poolRef="warm", replicas=3), waiting=waits()))
     assert written["phase"] == "Pending"
     assert written["conditions"][0]["reason"] == "WaitingForPool"
-    assert written["conditions"][0]["message"] == (
-        "PoolCapacityExhausted; missing 3 of 3; position about 37 of 180"
-    )
+    assert written["conditions"][0]["message"] == ("PoolCapacityExhausted; missing 3 of 3; position about 37 of 180")
 
 
 def test_a_moved_position_alone_does_not_rewrite_the_message_until_it_is_refreshed() -> None:
@@ -302,7 +300,7 @@ def test_absent_replicas_mean_one() -> None:
     assert told(written["conditions"]) == {"Ready": "PodsReady"}
 
 
-# -- tasks, acknowledgement, older servers -------------------------------------------------------------------------------
+# -- tasks, acknowledgement, older servers -------------------------------------------------------------------
 
 
 def test_a_paused_sandbox_shows_only_final_task_results() -> None:
@@ -329,7 +327,7 @@ def test_a_server_with_older_schemas_gets_the_text_of_added_conditions_in_progre
     assert "PoolAllocationPending: " in plain["conditions"][0]["message"]
 
 
-# -- endpoints -----------------------------------------------------------------------------------------------------------
+# -- endpoints -----------------------------------------------------------------------------------------------
 
 
 def addressed(name: str, last: int, **changes: Any) -> PodFact:
