@@ -61,9 +61,7 @@ def _unused(name: str, default: str = "", *, boolean: bool = False) -> Flag:
 _REFERENCE = (
     _flag("kubeconfig", "kubeconfig", "path; empty: in-cluster, then ~/.kube/config", also=("KUBECONFIG",)),
     _flag("health-probe-bind-address", "health_address", "address of /healthz and /readyz", default=":8081"),
-    _flag(
-        "metrics-bind-address", "metrics_address", "address of /metrics; 0 = no metrics server", default="0"
-    ),
+    _flag("metrics-bind-address", "metrics_address", "address of /metrics; 0 = no metrics server", default="0"),
     _flag(
         "kube-client-qps",
         "kube_qps",
@@ -72,9 +70,7 @@ _REFERENCE = (
         default="0",
         low=0,
     ),
-    _flag(
-        "kube-client-burst", "kube_burst", "calls at once under that limit", type="int", default="200", low=1
-    ),
+    _flag("kube-client-burst", "kube_burst", "calls at once under that limit", type="int", default="200", low=1),
     _flag(
         "concurrency",
         "concurrency",
@@ -101,9 +97,7 @@ _REFERENCE = (
         "the node's containerd socket, mounted into those Jobs",
         default="/var/run/containerd/containerd.sock",
     ),
-    _flag(
-        "commit-job-timeout", "job_timeout", "deadline of those Jobs", type="duration", default="10m", low=1
-    ),
+    _flag("commit-job-timeout", "job_timeout", "deadline of those Jobs", type="duration", default="10m", low=1),
     _flag("snapshot-registry", "snapshot_registry", "image prefix; empty: every snapshot fails, saying so"),
     _flag(
         "snapshot-registry-insecure",
@@ -112,9 +106,7 @@ _REFERENCE = (
         type="bool",
         default="false",
     ),
-    _flag(
-        "snapshot-push-secret", "snapshot_push_secret", "dockerconfigjson Secret in the sandbox's namespace"
-    ),
+    _flag("snapshot-push-secret", "snapshot_push_secret", "dockerconfigjson Secret in the sandbox's namespace"),
     _flag("resume-pull-secret", "resume_pull_secret", "pull Secret appended to a resumed pod's template"),
     _flag("enable-file-log", "file_log", "also write a rotated log file", type="bool", default="false"),
     _flag("log-file-path", "log_file", "that file", default="/var/log/sandbox-controller/controller.log"),
@@ -122,9 +114,7 @@ _REFERENCE = (
     _flag("log-max-backups", "log_max_backups", "rotated files kept", type="int", default="10", low=0),
     _flag("log-max-age", "log_max_age", "days rotated files are kept", type="int", default="30", low=0),
     _flag("log-compress", "log_compress", "gzip rotated files", type="bool", default="true"),
-    _flag(
-        "zap-devel", "log_devel", "console format and debug level unless set", type="bool", default="false"
-    ),
+    _flag("zap-devel", "log_devel", "console format and debug level unless set", type="bool", default="false"),
     _flag(
         "zap-encoder",
         "log_format",
@@ -166,18 +156,14 @@ _OURS = (
     ),
     _flag("namespaces", "namespaces", "namespaces to watch, separated by commas; empty = all", type="list"),
     _flag("installation", "installation", "identity in the Lease; default the host name"),
-    _flag(
-        "pod-namespace", "pod_namespace", "our own namespace, of profiles and Lease", also=("POD_NAMESPACE",)
-    ),
+    _flag("pod-namespace", "pod_namespace", "our own namespace, of profiles and Lease", also=("POD_NAMESPACE",)),
     _flag(
         "lease-namespace",
         "lease_namespace",
         "namespace of the Lease when pod-namespace is empty",
         default="opensandbox-system",
     ),
-    _flag(
-        "no-lease", "no_lease", "act without holding the installation's Lease", type="bool", default="false"
-    ),
+    _flag("no-lease", "no_lease", "act without holding the installation's Lease", type="bool", default="false"),
     _flag(
         "resync-interval",
         "resync_seconds",
@@ -186,12 +172,8 @@ _OURS = (
         default="10m",
         low=10,
     ),
-    _flag(
-        "write-threads", "write_threads", "API writes of one pass in parallel", type="int", default="8", low=1
-    ),
-    _flag(
-        "serve-batch", "serve_batch", "sandboxes served in one fast pass", type="int", default="200", low=1
-    ),
+    _flag("write-threads", "write_threads", "API writes of one pass in parallel", type="int", default="8", low=1),
+    _flag("serve-batch", "serve_batch", "sandboxes served in one fast pass", type="int", default="200", low=1),
     _flag(
         "sync-sandbox-alloc-concurrency",
         "alloc_concurrency",

@@ -121,9 +121,7 @@ def test_an_empty_variable_counts_as_not_set():
         ("OSB_SNAPSHOT_IMAGE_TEMPLATE", "{registry}/x:{tag}", "{namespace}"),
     ],
 )
-def test_nonsense_stops_the_start_with_one_line_naming_variable_value_and_what_is_accepted(
-    variable, text, accepted
-):
+def test_nonsense_stops_the_start_with_one_line_naming_variable_value_and_what_is_accepted(variable, text, accepted):
     with pytest.raises(ConfigError) as caught:
         Settings.from_env({variable: text})
     message = str(caught.value)

@@ -30,9 +30,7 @@ _current: contextvars.ContextVar[Deadline | None] = contextvars.ContextVar("osb_
 class Deadline:
     """Soft and hard limit in seconds from now, and a flag that any thread may raise."""
 
-    def __init__(
-        self, soft: float = SOFT, *, hard: float = HARD, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, soft: float = SOFT, *, hard: float = HARD, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._start = clock()
         self._soft = soft

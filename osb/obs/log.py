@@ -170,18 +170,14 @@ def _write(level: int, logger: str, caller: str, msg: str, values: Mapping[str, 
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = {"level": _NAMES.get(level, "info"), "ts": now, "logger": logger, "caller": caller}
     line |= {"msg": redacted("msg", msg), **{key: redacted(key, value) for key, value in values.items()}}
-    text = (
-        _console(line) if _state.console else orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS)
-    )
+    text = _console(line) if _state.console else orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS)
     with _state.lock:
         for output in _state.outputs:
             output.write(text + b"\n")
 
 
 def _console(line: Mapping[str, Any]) -> bytes:
-    rest = {
-        key: value for key, value in line.items() if key not in ("level", "ts", "logger", "caller", "msg")
-    }
+    rest = {key: value for key, value in line.items() if key not in ("level", "ts", "logger", "caller", "msg")}
     stack = rest.pop("stacktrace", "")
     tail = "  " + " ".join(f"{key}={value}" for key, value in rest.items()) if rest else ""
     text = f"{line['ts'][11:23]} {line['level'].upper():5} {line['logger']}: {line['msg']}{tail}"

@@ -118,8 +118,7 @@ def render_table() -> str:
 
 def _labels(row: Metric) -> str:
     return ", ".join(
-        f"`{label}`"
-        + (f" ({len(values)} values)" if len(values) > 8 else f" = {', '.join(values)}" if values else "")
+        f"`{label}`" + (f" ({len(values)} values)" if len(values) > 8 else f" = {', '.join(values)}" if values else "")
         for label, values in row.labels.items()
     )
 

@@ -71,9 +71,7 @@ _RECONCILE = (
         controller=CONTROLLERS,
     ),
     _gauge("controller_runtime_active_workers", "Reconciles running in this process", controller=CONTROLLERS),
-    _gauge(
-        "controller_runtime_max_concurrent_reconciles", "Worker slots of this process", controller=CONTROLLERS
-    ),
+    _gauge("controller_runtime_max_concurrent_reconciles", "Worker slots of this process", controller=CONTROLLERS),
 )
 
 _STATE = (
@@ -154,17 +152,13 @@ _QUEUE = (
         kind=KINDS,
         what=("lease_expired", "wake_lost", "quarantined"),
     ),
-    _counter(
-        "opensandbox_queue_hot_keys_total", "Keys that ran over 60 times a minute for nothing", kind=KINDS
-    ),
+    _counter("opensandbox_queue_hot_keys_total", "Keys that ran over 60 times a minute for nothing", kind=KINDS),
     _counter(
         "opensandbox_ledger_conflicts_total",
         "Ledger operations that were refused",
         cause=("pod_taken", "fenced", "not_ready", "double_claim"),
     ),
-    _counter(
-        "opensandbox_ledger_rebuilds_total", "Ledgers rebuilt from a live list", result=("ok", "failed")
-    ),
+    _counter("opensandbox_ledger_rebuilds_total", "Ledgers rebuilt from a live list", result=("ok", "failed")),
     _gauge("opensandbox_ledger_not_ready_pools", "Pools whose ledger waits for its rebuild"),
     _gauge("opensandbox_unreadable_records", "Sandboxes quarantined for their record"),
     _gauge(
@@ -172,21 +166,15 @@ _QUEUE = (
         "Since the duty last ran",
         duty=("due", "rescue", "resync", "drift", "trim", "lease"),
     ),
-    _counter(
-        "opensandbox_drift_total", "Differences between store and cluster that were repaired", kind=MIRRORED
-    ),
+    _counter("opensandbox_drift_total", "Differences between store and cluster that were repaired", kind=MIRRORED),
     _counter("opensandbox_store_errors_total", "Redis calls that failed", operation=OPEN),
     _gauge("opensandbox_store_findings", "Redis settings that are wrong", level=("warning", "error")),
 )
 
 _KUBE = (
     _counter("opensandbox_api_requests_total", "Calls to the API server", verb=OPEN, kind=OPEN, code=OPEN),
-    _histogram(
-        "opensandbox_api_request_seconds", "Duration of those calls", _FAST_SECONDS, verb=OPEN, kind=OPEN
-    ),
-    _counter(
-        "opensandbox_api_throttle_seconds_total", "Time that calls were held back, by 429 or our own limit"
-    ),
+    _histogram("opensandbox_api_request_seconds", "Duration of those calls", _FAST_SECONDS, verb=OPEN, kind=OPEN),
+    _counter("opensandbox_api_throttle_seconds_total", "Time that calls were held back, by 429 or our own limit"),
     _counter("opensandbox_watch_restarts_total", "Watches opened again", kind=WATCHED),
     _counter("opensandbox_watch_relists_total", "Lists made anew", kind=WATCHED),
     _counter("opensandbox_watch_events_total", "Events read, bookmarks included", kind=WATCHED),
