@@ -272,7 +272,8 @@ def _numbers(work: _Work, dealt: Dealt, rolled: Rollout) -> Numbers:
         suspect=found.suspect,
         doomed=doomed,
         unseen=len(found.unseen) + len(found.late),
-        supply=dealt.demand + len(rolled.replace),
+        supply=dealt.demand,
+        rolling=sum(pod.ready for pod in rolled.replace),
     )
 
 

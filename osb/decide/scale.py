@@ -21,7 +21,8 @@ class Numbers:
     leaving nor suspect; pending includes creates not seen yet. `leaving`: terminating, doomed, evicting,
       terminal.
     `suspect`: unknown history, will be recycled. `unseen`: creates not observed (open expectations).
-    `supply`: pods that waiters miss plus replacements that a rollout needs.
+    `supply`: pods that waiters miss. `rolling`: ready idle pods that a rollout removes in this pass (part of
+      `leaving`).
     """
 
     held: int = 0
@@ -32,6 +33,7 @@ class Numbers:
     doomed: int = 0  # of `leaving`: those this controller removes, scale-down waits for them
     unseen: int = 0
     supply: int = 0
+    rolling: int = 0
 
     @property
     def schedulable(self) -> int:
@@ -88,8 +90,11 @@ def scale(numbers: Numbers, band: Band) -> ScaleDecision:
 
 
 def _desired(n: Numbers, b: Band) -> int:
-    """Pods wanted in all: held, asked for, and idle ones up to the lower edge; never fewer than the floor."""
-    idle = b.target if n.ready < b.target else n.ready
+    """Pods wanted in all: held, asked for, and idle ones: those there are, at least up to the lower edge.
+
+    What a rollout removes is replaced inside the band, so that rolling does not shrink the pool.
+    """
+    idle = max(n.ready, b.target, min(n.ready + n.rolling, b.buffer_max))
     return max(n.held + n.supply + idle, b.floor)
 
 
@@ -151,9 +156,7 @@ def usefulness(pod: PodFact, revision: str) -> tuple[object, ...]:
     )
 
 
-def victims(
-    idle: Iterable[PodFact], count: int, *, revision: str, pending_limit: int | None = None
-) -> list[PodFact]:
+def victims(idle: Iterable[PodFact], count: int, *, revision: str, pending_limit: int | None = None) -> list[PodFact]:
     """The `count` least useful of these idle pods, at most `pending_limit` of them not ready."""
     chosen: list[PodFact] = []
     pending = 0

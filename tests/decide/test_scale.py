@@ -46,8 +46,8 @@ def band(low: int, high: int, floor: int, top: int, unavailable: IntOrPercent = 
         (band(2, 3, 3, 5), Numbers(leaving=3), 1, 0),
         (band(5, 10, 50, 70), Numbers(ready=50), 0, 0),
         (band(5, 10, 50, 70), Numbers(held=50), 5, 0),
-        (band(2, 4, 0, 10), Numbers(ready=3, leaving=1, supply=1), 1, 0),
-        (band(2, 4, 0, 4), Numbers(ready=3, leaving=1, supply=1), 0, 0),
+        (band(2, 4, 0, 10), Numbers(ready=3, leaving=1, rolling=1), 1, 0),
+        (band(2, 4, 0, 4), Numbers(ready=3, leaving=1, rolling=1), 0, 0),
         (band(2, 4, 0, 4), Numbers(held=1, leaving=3), 0, 0),
         (band(0, 0, 0, 0), Numbers(supply=9), 0, 0),
         (band(0, 2**31 - 1, 0, 2**31 - 1), Numbers(ready=5), 0, 0),
@@ -55,6 +55,8 @@ def band(low: int, high: int, floor: int, top: int, unavailable: IntOrPercent = 
         (band(0, 3, 0, 1000), Numbers(ready=403, leaving=126, doomed=126), 0, 0),
         (band(1, 2, 0, 4, ALL), Numbers(held=3, pending=0, supply=2), 1, 0),
         (band(4, 4, 0, 4), Numbers(leaving=4), 0, 0),
+        (band(8, 8, 0, 20, ALL), Numbers(held=2, ready=5, leaving=3, rolling=3), 3, 0),
+        (band(2, 4, 0, 20, ALL), Numbers(ready=9, leaving=3, rolling=3), 0, 5),
     ],
 )
 def test_the_required_formula(limits: Band, numbers: Numbers, create: int, delete: int) -> None:
