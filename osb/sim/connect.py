@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
-PROTOCOLS = ("v4.channel.k8s.io", "channel.k8s.io")
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io")
 
 
 async def answer(server: ApiServer, request: web.BaseRequest, target: Target) -> web.StreamResponse:

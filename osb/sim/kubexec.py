@@ -20,7 +20,7 @@ from aiohttp import WSMsgType, web
 
 from osb.errors import ConfigError
 
-PROTOCOLS = ("v4.channel.k8s.io", "channel.k8s.io")
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io")
 
 
 class Outcome(NamedTuple):

@@ -16,7 +16,6 @@ from osb.sim.kinds import Registry, Resource
 
 Obj = dict[str, Any]
 
-_PROTO = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _INFO: Obj = {"title": "Kubernetes", "version": "v1.20.2"}
 
 
@@ -24,7 +23,7 @@ def answer(registry: Registry, request: web.BaseRequest) -> web.Response:
     definitions = {model_name(res): model(res) for res in registry.all() if res.custom}
     definitions[_META] = {"type": "object", "description": "Standard object metadata."}
     if "protobuf" in request.headers.get("Accept", ""):
-        return web.Response(body=_document(definitions), headers={"Content-Type": _PROTO})
+        return web.Response(body=_document(definitions), content_type="application/octet-stream")
     document = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": definitions}
     return web.Response(body=orjson.dumps(document), content_type="application/json")
 

@@ -91,7 +91,9 @@ def not_allowed() -> Refusal:
 
 def unsupported_media(content: str, accepted: str) -> Refusal:
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-    return Refusal(415, "UnsupportedMediaType", f"{message} (got {content or 'none'})", details={})
+    if "protobuf" in content:
+        message += " (the simulated cluster reads no protobuf: kubectl apply -f and create -f send JSON)"
+    return Refusal(415, "UnsupportedMediaType", message, details={})
 
 
 def expired(message: str) -> Refusal:
