@@ -5,8 +5,8 @@ In: a `DriveView` without answers. Out: pod UIDs in the order to ask. Next: `osb
 
 from __future__ import annotations
 
-from osb.decide.tasknode import ASSIGNED, COMPLETED, PENDING, RELEASING, UNREACHABLE_AFTER, Node
-from osb.decide.taskview import DELETE, PAUSE, RUN, SILENT_SECONDS, DriveView, TaskPod
+from osb.decide.tasknode import ASSIGNED, BY_PAUSE, COMPLETED, PENDING, RELEASED, RELEASING, UNREACHABLE_AFTER, Node
+from osb.decide.taskview import DELETE, PAUSE, RUN, SILENT_SECONDS, DriveView
 
 
 def overdue(node: Node, now: float, stop_timeout: float) -> bool:
@@ -38,7 +38,7 @@ def asks(view: DriveView) -> tuple[str, ...]:
         if known is None:
             if pod.index not in view.results or view.intent != RUN or not view.release:
                 wanted[pod.uid] = 0.0
-        elif known.resource in (PENDING, COMPLETED) and view.intent == RUN and _ask_waiting(view, known, pod):
+        elif view.intent == RUN and _waits(known) and pod.usable and not _quiet(view, known):
             wanted[pod.uid] = known.asked
     return tuple(sorted(wanted, key=lambda uid: (wanted[uid], uid)))
 
@@ -50,8 +50,9 @@ def _ask_bound(view: DriveView, node: Node) -> bool:
     return node.resource == ASSIGNED and not _quiet(view, node)
 
 
-def _ask_waiting(view: DriveView, node: Node, pod: TaskPod) -> bool:
-    return pod.usable and not _quiet(view, node)
+def _waits(node: Node) -> bool:
+    """It may be bound in this pass; a task that only a pause has stopped is one of them."""
+    return node.resource in (PENDING, COMPLETED) or (node.resource == RELEASED and node.why == BY_PAUSE)
 
 
 def _quiet(view: DriveView, node: Node) -> bool:

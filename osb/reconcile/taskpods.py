@@ -86,8 +86,8 @@ def _of_pool(hand: Hand, box: BoxSpec) -> Pods:
             continue
         if fact.owner_kind != names.KIND_POOL or (pool_uid and fact.owner_uid != pool_uid):
             continue
-        proved = _attributed(holders.get(name), fact, box)
-        if proved is False or (proved is None and ready):
+        proved = _attributed(holders.get(name), fact, box) if ready else None
+        if proved is False:
             continue
         pods[fact.uid] = _task_pod(fact, slot)
         if proved:
@@ -96,10 +96,10 @@ def _of_pool(hand: Hand, box: BoxSpec) -> Pods:
 
 
 def _attributed(entry: LedgerEntry | None, fact: PodFact, box: BoxSpec) -> bool | None:
-    """Is the pod this sandbox's, by the ledger? None: the ledger does not say."""
-    if entry is None or entry.state == CONF:
-        return None
-    return entry.box_uid == box.uid and entry.pod_uid in ("", fact.uid)
+    """Is the pod this sandbox's, by a ledger that is ready? None: two records claim it."""
+    if entry is None or entry.box_uid != box.uid or entry.pod_uid not in ("", fact.uid):
+        return False
+    return None if entry.state == CONF else True
 
 
 def _pool_facts(hand: Hand, namespace: str, pods: list[str]) -> dict[str, PodFact]:
