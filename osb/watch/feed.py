@@ -80,7 +80,12 @@ class Stream:
         self.version = self.forward.relist(self.source.kind, pages)
         self.beat = time.monotonic()
         self.synced.set()
-        log.info("listed", kind=self.source.kind, version=self.version, seconds=round(time.monotonic() - started, 3))
+        log.info(
+            "listed",
+            kind=self.source.kind,
+            version=self.version,
+            seconds=round(time.monotonic() - started, 3),
+        )
 
     def _pages(self) -> Any:
         for namespace in self.namespaces or (None,):
@@ -94,13 +99,24 @@ class Stream:
         halt = _Halt(self.stop, self.again)
         while not halt.is_set() and time.monotonic() < due:
             for batch in self.kube.watch(
-                self.source.resource, self._namespace(), labels=self.source.labels, version=self.version, stop=halt
+                self.source.resource,
+                self._namespace(),
+                labels=self.source.labels,
+                version=self.version,
+                stop=halt,
             ):
                 self._stalled()
                 self._feed(batch)
                 if halt.is_set() or time.monotonic() > due:
                     break
+            if not halt.is_set():
+                self._alive()
             halt.wait(random.uniform(0.05, 0.2))
+
+    def _alive(self) -> None:
+        """A watch that the server ended in order is a sign of life: had there been events, it would have sent them."""
+        self.beat = time.monotonic()
+        self.store.mirror.touch(self.source.kind)
 
     def _namespace(self) -> str | None:
         return self.namespaces[0] if len(self.namespaces) == 1 else None
