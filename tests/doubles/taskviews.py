@@ -35,9 +35,7 @@ def pod(index: int, *, uid: str = "", **changes: Any) -> TaskPod:
 
 
 def says(*listed: Observed | str) -> Answer:
-    return Answer(
-        ok=True, tasks=tuple(Observed(name=t, state=RUNNING) if isinstance(t, str) else t for t in listed)
-    )
+    return Answer(ok=True, tasks=tuple(Observed(name=t, state=RUNNING) if isinstance(t, str) else t for t in listed))
 
 
 def ended(name: str, code: int = 0, reason: str = "") -> Observed:
