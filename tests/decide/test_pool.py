@@ -380,4 +380,4 @@ def test_a_full_pass_over_ten_thousand_pods_is_quick() -> None:
     facts = view(pool("100/6000 0/20000"), pods, *held, boxes=boxes, waiting=[waits(f"w{i}", 0) for i in range(200)])
     started = time.process_time()
     plan(facts)
-    assert time.process_time() - started < 0.6  # 0.3 s is the goal on a quiet machine
+    assert time.process_time() - started < 0.3
