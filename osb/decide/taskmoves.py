@@ -51,6 +51,9 @@ class Work:
         self.unclean: list[PodDelete] = []
         self.given_up: list[PodDelete] = []
         self._silent: list[Node] = []
+        self._by_slot: dict[int, list[TaskPod]] = {}
+        for pod in view.pods.values():
+            self._by_slot.setdefault(pod.index, []).append(pod)
 
     def event(self, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self.events.append(event("batchsandbox", type, reason, message))
@@ -61,8 +64,7 @@ class Work:
         self.nodes[node.index] = changed
         return changed
 
-    # -- which tasks there are
-    # ----------------------------------------------------------------------------------
+    # -- which tasks there are ---------------------------------------------------------------------------
 
     def populate(self) -> None:
         """A node for each index; without memory, from the results and from the pods that are there.
@@ -80,11 +82,7 @@ class Work:
                 self.nodes[pod.index] = Node(index=pod.index)
                 self._recall(pod.index)
         for index, node in self.nodes.items():
-            if (
-                not node.final
-                and (known := view.results.node(index)) is not None
-                and node.resource == PENDING
-            ):
+            if not node.final and (known := view.results.node(index)) is not None and node.resource == PENDING:
                 self.nodes[index] = known
         self._report_invalid()
 
@@ -111,8 +109,7 @@ class Work:
             if text or node.error.startswith("invalid task: "):
                 self.change(node, error=text)
 
-    # -- where they run
-    # -------------------------------------------------------------------------------------------
+    # -- where they run ----------------------------------------------------------------------------------
 
     def rebind(self) -> None:
         """Follow an IP change of the same pod; unbind from a pod that is gone or terminal."""
@@ -196,11 +193,7 @@ class Work:
 
     def _vanished(self, node: Node) -> None:
         """It ran, and its executor does not know it any more: start it again, ever more slowly."""
-        wait = (
-            min(RESTART_BACKOFF * 2 ** min(node.restarts, 10), LONGEST_RESTART_BACKOFF)
-            if node.restarts
-            else 0.0
-        )
+        wait = min(RESTART_BACKOFF * 2 ** min(node.restarts, 10), LONGEST_RESTART_BACKOFF) if node.restarts else 0.0
         self.change(
             node,
             state="",
@@ -227,8 +220,7 @@ class Work:
         """Released: for good, without a binding. Only the pod's name stays, for the release list."""
         return self.change(node, resource=RELEASED, dirty=dirty, **UNBOUND)
 
-    # -- the intent
-    # ---------------------------------------------------------------------------------------------
+    # -- the intent --------------------------------------------------------------------------------------
 
     def resume(self) -> None:
         """Nodes stopped by a pause that is over (failed, or resumed): finished ones stay so, others start
@@ -246,9 +238,7 @@ class Work:
             elif node.resource == RELEASED:
                 self.nodes[node.index] = Node(index=node.index, restarts=node.restarts, digest=node.digest)
             else:
-                self.change(
-                    node, resource=ASSIGNED, why="", stop_since=0.0, state="", started=False, sent=0.0
-                )
+                self.change(node, resource=ASSIGNED, why="", stop_since=0.0, state="", started=False, sent=0.0)
 
     def bind(self) -> None:
         """Bind pending tasks to pods that answered now: where it runs already, else its slot's pod."""
@@ -341,11 +331,9 @@ class Work:
 
     def _pod_of(self, index: int) -> TaskPod | None:
         """The pod of a slot; a usable one before one that is going away, a ready one before the others."""
-        pods = [pod for pod in self.view.pods.values() if pod.index == index]
-        return min(pods, key=lambda p: (not p.usable, p.over, not p.ready, p.uid), default=None)
+        return min(self._by_slot.get(index, ()), key=lambda p: (not p.usable, p.over, not p.ready, p.uid), default=None)
 
-    # -- stopping and releasing
-    # ---------------------------------------------------------------------------------
+    # -- stopping and releasing --------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Mark what must end: everything (delete, pause), indexes cut by a scale-in, finished ones under
@@ -358,9 +346,7 @@ class Work:
             node = self.change(node, resource=RELEASING, why=why, stop_since=self.view.began)
             untouched = not (node.tried or node.started or node.final)
             answer = self.view.answers.get(node.pod_uid)
-            if not node.bound or (
-                untouched and answer is not None and answer.ok and self._gone(node, answer)
-            ):
+            if not node.bound or (untouched and answer is not None and answer.ok and self._gone(node, answer)):
                 self._over(node)
 
     def _stop_reason(self, node: Node) -> str:
@@ -377,9 +363,7 @@ class Work:
             if node.resource != RELEASING or not overdue(node, self.view.now, self.view.stop_timeout):
                 continue
             late.append(node.pod)
-            self.given_up.append(
-                PodDelete(name=node.pod, uid=node.pod_uid, why="its task could not be stopped")
-            )
+            self.given_up.append(PodDelete(name=node.pod, uid=node.pod_uid, why="its task could not be stopped"))
             self._over(node, dirty=True)
         if late:
             what = "go on with the pause" if self.view.intent == PAUSE else "the pods are deleted"

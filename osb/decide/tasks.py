@@ -191,9 +191,7 @@ def _deletes(view: DriveView, nodes: Mapping[int, Node], work: Work) -> Iterable
     for pod in view.pods.values():
         node = nodes.get(pod.index)
         if node is not None and node.resource == RELEASED and node.why == BY_RESULT and not pod.over:
-            yield PodDelete(
-                name=pod.name, uid=pod.uid, why=f"task {pod.index} is over and the policy is Release"
-            )
+            yield PodDelete(name=pod.name, uid=pod.uid, why=f"task {pod.index} is over and the policy is Release")
 
 
 def _again(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
@@ -216,8 +214,7 @@ def _again_stopping(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
     return POLL_STOPPING if view.now - max(waiting) < 2 * POLL else POLL
 
 
-# -- after the calls
-# ---------------------------------------------------------------------------------------------
+# -- after the calls -------------------------------------------------------------------------------------
 
 
 def settle(
@@ -254,8 +251,7 @@ def _started(box: str, node: Node, *, answer: Answer, now: float) -> Node:
     return replace(node, state=seen.state)
 
 
-# -- for the status of the sandbox
-# -------------------------------------------------------------------------------
+# -- for the status of the sandbox -----------------------------------------------------------------------
 
 
 def counters(states: Iterable[Node], spec: BoxSpec) -> TaskCounters:
@@ -268,9 +264,7 @@ def counters(states: Iterable[Node], spec: BoxSpec) -> TaskCounters:
     if spec.phase == names.PAUSED:
         return paused_counters(known, states)
     nodes = {node.index: node for node in states}
-    return tally(
-        nodes.get(i) or known.node(i) or Node(index=i, resource=PENDING) for i in range(spec.replicas)
-    )
+    return tally(nodes.get(i) or known.node(i) or Node(index=i, resource=PENDING) for i in range(spec.replicas))
 
 
 def summary(states: Iterable[Node], spec: BoxSpec) -> TaskSummary:

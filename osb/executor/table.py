@@ -36,8 +36,7 @@ class Table:
         self._tasks: dict[str, Task] = {}
         self._adopt()
 
-    # -- the contract
-    # ----------------------------------------------------------------------------------------------
+    # -- the contract ------------------------------------------------------------------------------------
 
     def listed(self) -> list[Obj]:
         """All tasks as they are now, oldest first."""
@@ -87,8 +86,7 @@ class Table:
             self._stop(task)
             self.tick()
 
-    # -- what time brings
-    # ------------------------------------------------------------------------------------------
+    # -- what time brings --------------------------------------------------------------------------------
 
     def tick(self) -> float | None:
         """Look at all tasks, stop and start what is due. Seconds until the next look, or None."""
@@ -150,8 +148,7 @@ class Table:
             for other in self._tasks.values()
         )
 
-    # -- one task
-    # ------------------------------------------------------------------------------------------------
+    # -- one task ----------------------------------------------------------------------------------------
 
     def _create(self, item: Obj) -> Task:
         if any(task.active for task in self._tasks.values()):
@@ -194,8 +191,7 @@ class Table:
             self._tasks.pop(task.name, None)
             self._folder.remove(task)
 
-    # -- after a restart
-    # -------------------------------------------------------------------------------------------
+    # -- after a restart ---------------------------------------------------------------------------------
 
     def _adopt(self) -> None:
         """Take over what the last executor left: running processes by pid and start time, and finished

@@ -39,16 +39,13 @@ def find_pods(hand: Hand, box: BoxSpec) -> Pods:
     return _of_pool(hand, box) if claims.pooled(box) else _owned(hand, box)
 
 
-# -- pods of its own
-# -------------------------------------------------------------------------------------------
+# -- pods of its own -------------------------------------------------------------------------------------
 
 
 def _owned(hand: Hand, box: BoxSpec) -> Pods:
     reading = hand.store.mirror.load("boxpod", "owner", box.uid)
     if reading.fresh(FRESH_MS):
-        facts: Iterable[PodFact] = [
-            decode(entry.doc) for entry in reading.entries.values() if entry is not None
-        ]
+        facts: Iterable[PodFact] = [decode(entry.doc) for entry in reading.entries.values() if entry is not None]
     else:
         label = f"{names.LABEL_BOX_NAME}={record.derived(box.name, 63)}"
         facts = [pod_fact(raw) for raw in hand.kube.all("pod", box.namespace, labels=label)[0]]
@@ -65,8 +62,7 @@ def _index(fact: PodFact, box: BoxSpec) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
-# -- pods of a pool
-# ------------------------------------------------------------------------------------------------
+# -- pods of a pool --------------------------------------------------------------------------------------
 
 
 def _of_pool(hand: Hand, box: BoxSpec) -> Pods:
@@ -113,9 +109,7 @@ def _pool_facts(hand: Hand, namespace: str, pods: list[str]) -> dict[str, PodFac
             unsure.append(pod)
         else:
             facts[pod] = decode(entry.doc)
-    for pod, raw in zip(
-        unsure, in_parallel(hand, lambda p: live_pod(hand, namespace, p), unsure), strict=True
-    ):
+    for pod, raw in zip(unsure, in_parallel(hand, lambda p: live_pod(hand, namespace, p), unsure), strict=True):
         if isinstance(raw, ApiError):
             raise raw
         if raw is not None:
@@ -130,8 +124,7 @@ def _task_pod(fact: PodFact, index: int) -> TaskPod:
     )  # fmt: skip
 
 
-# -- before a call
-# ---------------------------------------------------------------------------------------------------
+# -- before a call ---------------------------------------------------------------------------------------
 
 
 def checker(hand: Hand, box: BoxSpec, found: Pods) -> Check:

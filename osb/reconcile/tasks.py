@@ -133,20 +133,14 @@ class _Pass:
             return Done(summary="all tasks are stopped, finalizer removed", progress=True)
         return self._outcome(step, after, len(calls))
 
-    # -- gather and ask
-    # ----------------------------------------------------------------------------------------
+    # -- gather and ask ----------------------------------------------------------------------------------
 
     def _view(self, nodes: dict[int, Node], found: Pods) -> DriveView:
         box, began = self.box, self.hand.now().timestamp()
         generated = {}
         if self.intent == RUN:
-            generated = generate_all(
-                box.name, box.replicas, template=box.task_template, patches=box.shard_task_patches
-            )
-        pods = {
-            uid: pod if uid in found.allowed else replace(pod, usable=False)
-            for uid, pod in found.pods.items()
-        }
+            generated = generate_all(box.name, box.replicas, template=box.task_template, patches=box.shard_task_patches)
+        pods = {uid: pod if uid in found.allowed else replace(pod, usable=False) for uid, pod in found.pods.items()}
         return DriveView(
             box=box.name,
             replicas=box.replicas,
@@ -171,8 +165,7 @@ class _Pass:
         by_uid = {uids[at]: answer for at, answer in answers.items()}
         return replace(view, answers=by_uid, now=self.hand.now().timestamp())
 
-    # -- carry out
-    # ---------------------------------------------------------------------------------------------
+    # -- carry out ---------------------------------------------------------------------------------------
 
     def _store(self, before: Mapping[int, Node], after: Mapping[int, Node]) -> None:
         changed = {i: node for i, node in after.items() if before.get(i) != node}
@@ -209,9 +202,7 @@ class _Pass:
 
     def _allowed(self, step: Step, found: Pods) -> list[Call]:
         return [
-            call
-            for call in step.calls
-            if call.pod_uid in found.allowed and not (call.needs_results and self.failed)
+            call for call in step.calls if call.pod_uid in found.allowed and not (call.needs_results and self.failed)
         ]
 
     def _call(self, step: Step, calls: list[Call], found: Pods) -> Mapping[int, Node]:
@@ -237,8 +228,7 @@ class _Pass:
             except ApiError as error:
                 self.failed = str(error)
 
-    # -- tell
-    # --------------------------------------------------------------------------------------------------
+    # -- tell --------------------------------------------------------------------------------------------
 
     def _tell(self, step: Step) -> None:
         for told in step.events:

@@ -219,6 +219,28 @@ def test_a_pool_pod_with_a_foreign_task_is_deleted_for_a_clean_one(make: Make) -
     assert world.kube.all("pod", world.ns)[0] == []
 
 
+def test_an_executor_that_is_down_is_no_error_of_the_pass_and_is_told(make: Make) -> None:
+    world = make()
+    world.run()
+    world.bench.silent.add(world.ip(0))
+    for _ in range(4):
+        outcome = world.run()
+        assert isinstance(outcome, After)
+        assert outcome.seconds == 3
+    assert "1 running" in outcome.summary
+    assert world.told.reasons() == ["TaskExecutorUnreachable"]
+
+
+def test_an_executor_that_never_came_up_leaves_its_task_unknown(make: Make) -> None:
+    world = make()
+    world.bench.silent.add(world.ip(0))
+    for _ in range(4):
+        outcome = world.run(turn=31)
+    assert "1 unknown" in outcome.summary
+    world.bench.silent.clear()
+    assert "1 running" in world.run(turn=31).summary
+
+
 # -- lost pods --------------------------------------------------------------------------------------------------
 
 
