@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -75,6 +76,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     folder = arguments.dir or Path(tempfile.mkdtemp(prefix="osb-sim-"))
+    gc.set_threshold(50_000, 20, 50)  # many objects that stay: full collections would cost more than they find
     cluster = SimCluster.start(
         folder, port=arguments.port, pod_ready=arguments.pod_ready, nodes=arguments.nodes,
         kubelet=not arguments.no_kubelet,

@@ -1,7 +1,8 @@
 """/_sim: the tests' own door to the simulated cluster. Faults, request counts, history that is cut on demand.
 
 GET, POST, DELETE /_sim/faults[/id]   list, add (members: `osb.sim.faults.Fault`), remove one or all
-GET, DELETE /_sim/stats               requests by "verb resource"; DELETE starts counting anew
+GET, DELETE /_sim/stats               requests by "verb resource" (those of the fake kubelet
+                                      begin with "kubelet"); DELETE starts counting anew
 POST /_sim/compact                    forget the log: watches from older versions get 410; running ones go on
 POST /_sim/expire                     continue tokens handed out so far get 410
 POST /_sim/disconnect                 end every running watch
@@ -57,8 +58,8 @@ def add_fault(server: ApiServer, body: object) -> faults.Fault:
         fault.snapshot = snapshot(server.storage)
     server.faults.add(fault)
     if fault.gone:
-        for watcher, path in list(server.watchers.items()):
-            if fault.matches("GET", path, "watch", ""):
+        for watcher, (path, agent) in list(server.watchers.items()):
+            if fault.matches("GET", path, "watch", agent):
                 fault.hits += 1
                 watcher.expire(server.storage.revision)
     return fault

@@ -104,8 +104,20 @@ class SimCluster:
         self._call(self._clear(fault_id))
 
     def stats(self) -> dict[str, int]:
-        """Requests so far, by "verb resource"."""
+        """Requests so far, by "verb resource"; those of the kubelet begin with "kubelet"."""
         return dict(self._server.stats)
+
+    def compact(self) -> None:
+        """Forget the history of changes: watches from earlier versions get 410."""
+        self._loop.call_soon_threadsafe(self._server.storage.compact)
+
+    def disconnect(self) -> None:
+        """End every running watch."""
+        self._call(self._disconnect())
+
+    async def _disconnect(self) -> None:
+        for watcher in list(self._server.watchers):
+            watcher.stop()
 
     async def _add_fault(self, members: Obj) -> str:
         return admin.add_fault(self._server, members).id

@@ -1,7 +1,8 @@
 """Faults on request: what the simulated server does to chosen requests. Added over HTTP under /_sim/faults.
 
 A fault matches by method, path (regular expression over path and query), verb and user agent, at most `count`
-times, and carries one or several effects. Lists and stats are under /_sim as well (`osb.sim.admin`).
+times, and carries one or several effects. Requests of the fake kubelet are hit only by a fault
+that names its user agent, `osb-sim-kubelet`. Lists and stats are under /_sim as well (`osb.sim.admin`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 from osb.sim.refusals import bad_request
 
 Obj = dict[str, Any]
+
+KUBELET = "osb-sim-kubelet"  # the User-Agent of the fake kubelet
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class Fault:
             return False
         if self.verbs and verb not in self.verbs:
             return False
-        if self.agent and self.agent not in agent:
+        if self.agent not in agent or (not self.agent and agent.startswith(KUBELET)):
             return False
         if self._pattern is None:
             self._pattern = re.compile(self.path)

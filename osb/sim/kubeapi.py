@@ -18,6 +18,8 @@ import aiohttp
 import orjson
 import yaml
 
+from osb.sim.faults import KUBELET
+
 Obj = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
@@ -79,7 +81,7 @@ class Api:
     """JSON calls with a bound on how many run at once. `close` when done; made inside a running loop."""
 
     def __init__(self, access: Access, *, concurrency: int = 48) -> None:
-        headers = {"User-Agent": "osb-sim-kubelet"}
+        headers = {"User-Agent": KUBELET}
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
         self.url = access.url

@@ -41,10 +41,7 @@ class PodRun:
         self.ip = kubelet.address(status.get("podIP", ""))
         self._marks = marks(pod)
         self.script = script_of(pod, ready_after=kubelet.pod_ready)
-        known = {item["name"]: restored(item) for item in status.get("containerStatuses") or ()}
-        self.containers = [
-            known.get(item["name"]) or Container(item["name"], item["image"]) for item in pod["spec"]["containers"]
-        ]
+        self.containers = [*_containers(pod, "containers"), *_containers(pod, "initContainers")]
         self._ready = status.get("phase") == "Running"
         self._over = status.get("phase") in ("Succeeded", "Failed")
         self._stopping = False
@@ -158,7 +155,8 @@ class PodRun:
             await self._write("Running", waiting="CrashLoopBackOff")
             await asyncio.sleep(self.script.restart_after)
         for item in containers:
-            item.restart(_now(), code=code)
+            if not item.init:
+                item.restart(_now(), code=code)
         await self._write("Running")
         if self.script.never_ready:
             return
@@ -194,7 +192,8 @@ class PodRun:
     async def _end(self, phase: str, code: int, *, message: str = "") -> None:
         code = self.script.exit_code if self.script.exit_code is not None and phase == "Failed" else code
         for item in self.containers:
-            item.end(_now(), code=code, message=message)
+            if not item.init:
+                item.end(_now(), code=code, message=message)
         self._over = True
         await self._write(phase)
 
@@ -226,6 +225,19 @@ class PodRun:
         await asyncio.sleep(min(self.script.stop_after, grace))
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         await self._kubelet.insist("DELETE", self._path, options)
+
+
+def _containers(pod: Obj, group: str) -> list[Container]:
+    """New ones, or as an earlier kubelet left them."""
+    init = group == "initContainers"
+    statuses = (pod.get("status") or {}).get("initContainerStatuses" if init else "containerStatuses") or ()
+    known = {item["name"]: item for item in statuses}
+    return [
+        restored(known[item["name"]], init=init)
+        if item["name"] in known
+        else Container(item["name"], item["image"], init=init)
+        for item in pod["spec"].get(group) or ()
+    ]
 
 
 def _kills(command: list[str]) -> bool:

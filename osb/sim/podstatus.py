@@ -26,6 +26,7 @@ class Container:
     started: str = ""
     last: Obj = field(default_factory=dict)
     ended: Obj | None = None
+    init: bool = False
 
     def begin(self, now: str) -> None:
         """A first start, or another one: always a new id."""
@@ -55,34 +56,48 @@ class Container:
     def status(self, *, ready: bool, waiting: str = "") -> Obj:
         if self.ended is not None:
             state: Obj = {"terminated": self.ended}
+        elif self.init and self.id:
+            state = {"terminated": self._terminated(self.started, 0, "")}
         elif waiting or not self.id:
             state = {"waiting": {"reason": waiting or "ContainerCreating"}}
         else:
             state = {"running": {"startedAt": self.started}}
-        live = self.ended is None and not waiting and bool(self.id)
+        live = self.ended is None and not waiting and bool(self.id) and not self.init
+        done = self.init and bool(self.id)
         return {
-            "name": self.name, "image": self.image,
+            "name": self.name,
+            "image": self.image,
             "imageID": f"sha256:{digest(self.image)}" if self.id else "",
-            "containerID": self.id, "restartCount": self.restarts, "ready": ready and live, "started": live,
-            "state": state, "lastState": self.last,
-        }  # fmt: skip
+            "containerID": self.id,
+            "restartCount": self.restarts,
+            "ready": (ready and live) or done,
+            "started": live,
+            "state": state,
+            "lastState": self.last,
+        }
 
 
-def restored(status: Obj) -> Container:
+def restored(status: Obj, *, init: bool = False) -> Container:
     """A container from what an earlier kubelet wrote."""
     state = status.get("state") or {}
     return Container(
-        status["name"], status.get("image", ""), status.get("containerID", ""),
+        status["name"],
+        status.get("image", ""),
+        status.get("containerID", ""),
         int(status.get("restartCount", 0)),
-        (state.get("running") or {}).get("startedAt") or "", status.get("lastState") or {},
-        state.get("terminated"),
-    )  # fmt: skip
+        (state.get("running") or {}).get("startedAt") or "",
+        status.get("lastState") or {},
+        None if init else state.get("terminated"),
+        init,
+    )
 
 
 def pod_status(
     old: Obj, containers: list[Container], *, phase: str, ready: bool, now: str, ip: str, waiting: str = ""
 ) -> Obj:
     """The whole status. Transition times of conditions that did not flip are kept.
+
+    `waiting` is the reason of the containers that wait; behind `init:` it is the reason of the init containers.
 
     A pod whose image cannot be pulled has an address already, as with a real kubelet.
     """
@@ -93,15 +108,21 @@ def pod_status(
         ("ContainersReady", ready, why),
         ("PodScheduled", True, ""),
     ]
-    return {
+    init_waits, _, init_reason = waiting.partition(":") if waiting.startswith("init:") else ("", "", "")
+    waiting = "PodInitializing" if init_waits else waiting
+    inits = [item.status(ready=False, waiting=init_reason) for item in containers if item.init]
+    status: Obj = {
         "phase": phase,
         "conditions": [_condition(old, kind, value, why, now) for kind, value, why in wanted],
-        "containerStatuses": [item.status(ready=ready, waiting=waiting) for item in containers],
+        "containerStatuses": [item.status(ready=ready, waiting=waiting) for item in containers if not item.init],
         "startTime": old.get("startTime") or now,
         "hostIP": "127.0.0.1",
         "podIP": ip,
         "podIPs": [{"ip": ip}],
     }
+    if inits:
+        status["initContainerStatuses"] = inits
+    return status
 
 
 def _condition(old: Obj, kind: str, value: bool, why: str, now: str) -> Obj:

@@ -5,6 +5,7 @@ sim.osb/ready-after        time until Ready ("0.2", "300ms", "2s"); default: the
 sim.osb/running-after      Running with an address, but not Ready, from then on until ready-after
 sim.osb/never-ready        "true": Running, never Ready. Taken away again: becomes Ready
 sim.osb/waiting-reason     containers wait with this reason (ErrImagePull, CreateContainerConfigError, ...)
+                           "init:ErrImagePull" for the init containers
 sim.osb/waiting-for        how long they do (default: for ever)
 sim.osb/unschedulable      "true": no node fits
 sim.osb/fail               "true": phase Failed instead of Ready; on a running pod: at once

@@ -21,7 +21,7 @@ from osb.sim.bodies import body_of, delete_options, dry_run, edit_of
 from osb.sim.collect import Collector
 from osb.sim.crd import Definitions
 from osb.sim.effects import before, hang_up
-from osb.sim.faults import Faults
+from osb.sim.faults import KUBELET, Faults
 from osb.sim.jobs import JobController
 from osb.sim.kinds import NAMESPACE, Registry, Resource
 from osb.sim.refusals import Refusal
@@ -50,7 +50,7 @@ class ApiServer:
         self.definitions = Definitions(self.registry, self.writes)
         self.collector = Collector(self.registry, self.writes)
         self.jobs = JobController(self.writes)
-        self.watchers: dict[Watcher, str] = {}
+        self.watchers: dict[Watcher, tuple[str, str]] = {}  # path and user agent of each
         self._bookmark_every = bookmark_every
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -86,10 +86,10 @@ class ApiServer:
         what = verb(request.method, target, watch=watch)
         if not what:
             raise refusals.not_allowed()
-        self.stats[f"{what} {target.res.plural}{'/' + target.sub if target.sub else ''}"] += 1
+        agent = request.headers.get("User-Agent", "")
+        self._count(what, target, agent)
         if not self.faults:
             return await self._serve(request, target, what, None)
-        agent = request.headers.get("User-Agent", "")
         hit = self.faults.take(request.method, request.path_qs, what, agent)
         await before(hit, request, target)
         stale = next((fault.snapshot for fault in hit if fault.stale and what == "list"), None)
@@ -101,6 +101,11 @@ class ApiServer:
         if any(fault.drop for fault in hit):
             hang_up(request)
         return response
+
+    def _count(self, what: str, target: Target, agent: str) -> None:
+        """By "verb resource"; the kubelet's own requests under "kubelet verb resource"."""
+        who = "kubelet " if agent.startswith(KUBELET) else ""
+        self.stats[f"{who}{what} {target.res.plural}{'/' + target.sub if target.sub else ''}"] += 1
 
     async def _serve(self, request: web.BaseRequest, target: Target, what: str, stale: Any) -> web.StreamResponse:
         if target.sub in ("exec", "log", "binding", "eviction", "token", "finalize"):
@@ -169,7 +174,7 @@ class ApiServer:
             watcher.expire(self.storage.revision)
         else:
             watcher.start(self.storage.revision)
-        self.watchers[watcher] = path
+        self.watchers[watcher] = (path, agent)
         try:
             await watcher.run(response, gate=lambda: self.faults.frozen(path, agent), every=self._bookmark_every)
             await response.write_eof()

@@ -9,7 +9,7 @@ import pytest
 import urllib3
 
 from osb.sim import SimCluster
-from tests.sim.conftest import MERGE, Api, Obj, until, widget
+from tests.sim.conftest import MERGE, Api, Obj, pod, until, widget
 
 
 def test_a_status_fault_answers_instead_of_executing_and_is_counted(sim: SimCluster, sim_api: Api) -> None:
@@ -101,14 +101,37 @@ def test_a_stale_list_shows_the_past(sim: SimCluster, sim_api: Api) -> None:
     assert sim_api.call("GET", sim_api.maps("m")).ok()["data"] == {"a": "new"}
 
 
-def test_faults_can_be_aimed_at_one_client(sim: SimCluster, sim_api: Api) -> None:
-    sim.add_fault(path="/pods", agent="osb-sim-kubelet", status=500)
-    assert sim_api.call("GET", sim_api.pods()).status == 200
+def test_faults_spare_the_kubelet_unless_they_name_it(sim: SimCluster, sim_api: Api) -> None:
+    # Given a fault that refuses every write to pods but creation
+    fault = sim.add_fault(path="/pods/", methods=["POST", "PATCH"], status=500)
+    sim_api.call("POST", sim_api.pods(), pod("a")).ok()
+    # Then the kubelet still makes them Ready
+    until(lambda: sim_api.call("GET", sim_api.pods("a")).ok()["status"]["phase"] == "Running", "a runs")
+    # And when it names the kubelet, they wait until the fault is gone
+    sim.clear_faults(fault)
+    fault = sim.add_fault(path="/pods/", methods=["POST"], agent="osb-sim-kubelet", status=500)
+    sim_api.call("POST", sim_api.pods(), pod("b")).ok()
+    until(lambda: sim_api.call("GET", "/_sim/faults").ok()["faults"][0]["hits"], "the kubelet meets the fault")
+    assert "nodeName" not in sim_api.call("GET", sim_api.pods("b")).ok()["spec"]
+    sim.clear_faults(fault)
+    until(lambda: sim_api.call("GET", sim_api.pods("b")).ok()["status"]["phase"] == "Running", "b runs")
 
 
-def test_requests_are_counted_by_verb_and_resource(sim_api: Api) -> None:
+def test_requests_are_counted_by_verb_and_resource(sim: SimCluster, sim_api: Api) -> None:
     sim_api.call("DELETE", "/_sim/stats").ok()
     sim_api.call("POST", sim_api.widgets(), widget("w")).ok()
     sim_api.call("PATCH", sim_api.widgets("w/status"), {"status": {"phase": "Up"}}, content=MERGE).ok()
     stats = sim_api.call("GET", "/_sim/stats").ok()
     assert (stats["create widgets"], stats["patch widgets/status"]) == (1, 1)
+    assert sim.stats()["create widgets"] == 1
+    assert not any("binding" in key for key in stats if not key.startswith("kubelet "))
+
+
+def test_running_watches_can_be_ended(sim: SimCluster, sim_api: Api) -> None:
+    version = sim_api.call("GET", sim_api.widgets()).ok()["metadata"]["resourceVersion"]
+    reader = threading.Thread(target=lambda: sim_api.watch(sim_api.widgets(), seconds=60, resourceVersion=version))
+    reader.start()
+    until(lambda: sim.stats().get("watch widgets"), "the watch is open")
+    sim.disconnect()
+    reader.join(timeout=5)
+    assert not reader.is_alive()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import websocket
 
+from osb.sim import SimCluster
 from osb.sim.kubelet import FakeKubelet
 from osb.sim.script import seconds
 from tests.sim.conftest import MERGE, REAL, Api, Obj, pod, until
@@ -124,6 +125,33 @@ class TestPods:
         until(reason, "ErrImagePull")
         _ready(api, "p")
 
+    def test_an_init_container_may_be_the_one_that_waits(self, api: Api) -> None:
+        init = [{"name": "setup", "image": "r/setup:1"}]
+        marks = {"waiting-reason": "init:ErrImagePull", "waiting-for": "500ms"}
+        api.call("POST", api.pods(), _marked("p", marks, initContainers=init)).ok()
+
+        def states() -> bool:
+            status = _get(api, "p")["status"]
+            first = (status.get("initContainerStatuses") or [{}])[0].get("state", {})
+            main = (status.get("containerStatuses") or [{}])[0].get("state", {})
+            reasons = [(state.get("waiting") or {}).get("reason") for state in (first, main)]
+            return reasons == ["ErrImagePull", "PodInitializing"]
+
+        until(states, "ErrImagePull of the init container")
+        first = _ready(api, "p")["status"]["initContainerStatuses"][0]
+        assert first["state"]["terminated"]["reason"] == "Completed"
+
+    def test_a_cordoned_node_takes_no_new_pod(self, api: Api) -> None:
+        node = "/api/v1/nodes/test-node"
+        api.call("PATCH", node, {"spec": {"unschedulable": True}}, content=MERGE).ok()
+        try:
+            api.call("POST", api.pods(), _marked("marker", {})).ok()
+            until(lambda: _get(api, "marker")["status"].get("conditions"), "the scheduler has looked")
+            assert "nodeName" not in _get(api, "marker")["spec"]
+        finally:
+            api.call("PATCH", node, {"spec": {"unschedulable": None}}, content=MERGE).ok()
+        _ready(api, "marker")
+
     def test_a_pod_fails_from_the_start_or_on_demand(self, api: Api) -> None:
         api.call("POST", api.pods(), _marked("a", {"fail": "true"})).ok()
         until(lambda: _get(api, "a")["status"]["phase"] == "Failed", "Failed")
@@ -212,6 +240,12 @@ class TestPods:
         api.call("POST", jobs, _job("c", args=["src", api.namespace, "main:reg/x:1"], backoffLimit=0)).ok()
         assert until(lambda: _condition(api, f"{jobs}/c"), "the Job ends", seconds=30) == "Failed"
 
+    def test_a_finished_job_goes_after_its_time_to_live(self, api: Api) -> None:
+        jobs = f"/apis/batch/v1/namespaces/{api.namespace}/jobs"
+        api.call("POST", jobs, _job("c", args=["src", api.namespace, "m:r/x:1"], ttlSecondsAfterFinished=1)).ok()
+        until(lambda: api.call("GET", f"{jobs}/c").status == 404, "the Job goes", seconds=30)
+        until(lambda: not api.call("GET", api.pods()).ok()["items"], "its pod goes", seconds=30)
+
     def test_a_job_past_its_deadline_fails(self, api: Api) -> None:
         api.call("POST", api.pods(), _marked("src", {"commit": "hang"})).ok()
         _ready(api, "src")
@@ -274,3 +308,38 @@ def _exec(api: Api, name: str, *command: str) -> tuple[str, Obj]:
 )
 def test_durations_are_read_strictly(text: str, value: float | None) -> None:
     assert seconds(text) == value
+
+
+def test_a_new_kubelet_takes_over_what_an_old_one_ran(tmp_path: Path) -> None:
+    # Given a Ready pod of a kubelet that then goes away
+    with SimCluster.start(tmp_path, kubelet=False) as cluster:
+        api = Api(cluster.url, "t")
+        api.namespace = "default"
+        first = _Kubelet(cluster.url)
+        first.start()
+        api.call("POST", api.pods(), pod("p")).ok()
+        before = _ready(api, "p")
+        first.stop()
+        api.call("POST", api.pods(), pod("q")).ok()
+        # When another one starts
+        second = _Kubelet(cluster.url)
+        second.start()
+        after = _ready(api, "q")
+        # Then the old pod is as it was, and its address is not given away
+        assert _get(api, "p")["status"] == before["status"]
+        assert after["status"]["podIP"] != before["status"]["podIP"]
+        api.call("DELETE", api.pods("p")).ok()
+        until(lambda: api.call("GET", api.pods("p")).status == 404, "the new kubelet stops the old pod")
+        second.stop()
+        api.close()
+
+
+def test_pods_are_dealt_over_several_nodes(tmp_path: Path) -> None:
+    with SimCluster.start(tmp_path, pod_ready=0.01, nodes=3) as cluster:
+        api = Api(cluster.url, "t")
+        api.namespace = "default"
+        for index in range(6):
+            api.call("POST", api.pods(), pod(f"p{index}")).ok()
+        nodes = [_ready(api, f"p{index}")["spec"]["nodeName"] for index in range(6)]
+        assert sorted(nodes) == [f"sim-node-{index}" for index in (0, 0, 1, 1, 2, 2)]
+        api.close()

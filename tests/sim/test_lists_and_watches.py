@@ -74,6 +74,15 @@ def test_pages_show_one_consistent_snapshot(api: Api) -> None:
     assert first["metadata"]["resourceVersion"] == third["metadata"]["resourceVersion"]
 
 
+def test_metadata_can_be_asked_for_alone(api: Api) -> None:
+    api.call("POST", api.widgets(), widget("w")).ok()
+    accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    got = api.call("GET", api.widgets(), accept=accept).ok()
+    assert got["kind"] == "PartialObjectMetadataList"
+    assert "spec" not in got["items"][0]
+    assert got["items"][0]["metadata"]["name"] == "w"
+
+
 def test_a_nonsense_continue_token_is_a_bad_request(api: Api) -> None:
     assert api.call("GET", api.widgets() + "?limit=2&continue=nonsense").status == 400
 

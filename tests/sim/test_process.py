@@ -44,7 +44,8 @@ def test_the_process_dies_with_its_parent(tmp_path: Path) -> None:
     # Given a parent that starts the cluster and then waits
     script = (
         "import subprocess, sys\n"
-        "p = subprocess.Popen([sys.executable, '-m', 'osb.sim', '--dir', sys.argv[1]], stdout=subprocess.PIPE, text=True)\n"
+        "command = [sys.executable, '-m', 'osb.sim', '--dir', sys.argv[1]]\n"
+        "p = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)\n"
         "print(p.pid, p.stdout.readline(), flush=True)\n"
         "p.wait()\n"
     )
