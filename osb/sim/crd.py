@@ -10,11 +10,13 @@ from typing import Any
 
 from osb.sim import refusals
 from osb.sim.kinds import CRD, Registry, Resource
-from osb.sim.patches import clone
+from osb.sim.patches import clone, merge
 from osb.sim.storage import Change, Ref
-from osb.sim.writes import Writes, timestamp
+from osb.sim.writes import DeleteOptions, Writes, timestamp
 
 Obj = dict[str, Any]
+
+_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Definitions:
@@ -65,16 +67,21 @@ class Definitions:
         spec.setdefault("conversion", {"strategy": "None"})
 
     def _changed(self, res: Resource, change: Change) -> None:
+        obj = change.record.obj
+        if res.custom and change.type == "DELETED":
+            self._finish(res.bucket)
         if res.bucket != CRD.bucket:
             return
-        obj = change.record.obj
-        group, plural = obj["spec"]["group"], obj["spec"]["names"]["plural"]
+        bucket = (obj["spec"]["group"], obj["spec"]["names"]["plural"])
         if change.type == "DELETED":
-            self._remove_objects(group, plural)
-            self._registry.drop(group, plural)
+            self._registry.drop(*bucket)
+            return
+        if "deletionTimestamp" in obj["metadata"]:
+            self._remove_objects(bucket)
+            self._finish(bucket)
             return
         if change.old is None or change.old.obj["spec"] != obj["spec"]:
-            self._registry.drop(group, plural)
+            self._registry.drop(*bucket)
             for version in obj["spec"]["versions"]:
                 if version.get("served"):
                     self._registry.add(resource(obj["spec"], version))
@@ -84,6 +91,9 @@ class Definitions:
     def _establish(self, obj: Obj) -> None:
         new = clone(obj)
         now = timestamp()
+        finalizers = new["metadata"].setdefault("finalizers", [])
+        if _CLEANUP not in finalizers:
+            finalizers.append(_CLEANUP)
         new["status"] = {
             "acceptedNames": obj["spec"]["names"],
             "storedVersions": [item["name"] for item in obj["spec"]["versions"] if item.get("storage")],
@@ -98,13 +108,23 @@ class Definitions:
         }  # fmt: skip
         self._writes.storage.put(CRD, new)
 
-    def _remove_objects(self, group: str, plural: str) -> None:
-        bucket = self._writes.storage.bucket((group, plural))
-        res = next((res for res in self._registry.all() if res.bucket == (group, plural)), None)
-        for record in list(bucket.records(None)):
+    def _remove_objects(self, bucket: tuple[str, str]) -> None:
+        """Delete every object of a kind that goes; those with finalizers hold its definition."""
+        res = next((res for res in self._registry.all() if res.bucket == bucket), None)
+        for record in list(self._writes.storage.bucket(bucket).records(None)):
             meta = record.obj["metadata"]
-            if res is not None:
-                self._writes.forget(Ref(res.bucket, meta.get("namespace", ""), meta["name"]), res)
+            if res is not None and "deletionTimestamp" not in meta:
+                self._writes.delete(res, meta.get("namespace", ""), meta["name"], DeleteOptions())
+
+    def _finish(self, bucket: tuple[str, str]) -> None:
+        """A definition that is being deleted goes when its last object is gone."""
+        ref = Ref(CRD.bucket, "", f"{bucket[1]}.{bucket[0]}")
+        record = self._writes.storage.get(ref)
+        if record is None or "deletionTimestamp" not in record.obj["metadata"]:
+            return
+        if not self._writes.storage.bucket(bucket).items:
+            rest = [item for item in record.obj["metadata"].get("finalizers") or () if item != _CLEANUP]
+            self._writes.change(CRD, "", ref.name, lambda old: merge(old, {"metadata": {"finalizers": rest}}))
 
 
 def resource(spec: Obj, version: Obj) -> Resource:

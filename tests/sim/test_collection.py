@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from osb.sim import SimCluster
 from tests.sim.conftest import MERGE, Api, Obj, pod, until, widget
 
 
@@ -93,3 +96,13 @@ def test_nothing_is_created_in_a_namespace_that_is_leaving(api: Api) -> None:
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     api.call("PATCH", api.maps("m"), {"metadata": {"finalizers": None}}, content=MERGE).ok()
     _gone(api, f"/api/v1/namespaces/{api.namespace}")
+
+
+def test_a_missing_namespace_is_made_or_refused_as_the_cluster_was_started(sim_api: Api, tmp_path: Path) -> None:
+    path, body = "/api/v1/namespaces/nowhere/configmaps", {"metadata": {"name": "m"}}
+    assert sim_api.call("POST", path, body).status == 201
+    with SimCluster.start(tmp_path / "strict", kubelet=False, auto_namespaces=False) as cluster:
+        strict = Api(cluster.url, "t")
+        answer = strict.call("POST", path, body)
+        assert (answer.status, answer.body["message"]) == (404, 'namespaces "nowhere" not found')
+        strict.close()

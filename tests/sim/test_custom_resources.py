@@ -123,9 +123,15 @@ def test_a_definition_is_established_and_its_deletion_ends_the_route(api: Api) -
         "spec": {"size": 1},
     }
     until(lambda: api.call("GET", gizmos).status == 200, "the route")
+    made["metadata"]["finalizers"] = ["x.y/hold"]
     until(lambda: api.call("POST", gizmos, made).status in (201, 409), "a first object")
+    # An object with a finalizer holds the definition
     api.call("DELETE", path).ok()
-    until(lambda: api.call("GET", gizmos).status == 404, "the route is gone")
+    until(lambda: "deletionTimestamp" in api.call("GET", f"{gizmos}/g").ok()["metadata"], "the object is deleted")
+    assert api.call("GET", path).status == 200
+    api.call("PATCH", f"{gizmos}/g", {"metadata": {"finalizers": None}}, content=MERGE).ok()
+    until(lambda: api.call("GET", gizmos).status == 404, "the route is gone", seconds=30)
+    until(lambda: api.call("GET", path).status == 404, "the definition is gone", seconds=30)
 
 
 def test_a_definition_must_be_named_after_its_plural_and_group(api: Api) -> None:
