@@ -8,56 +8,30 @@ before it leave. Cost: one walk over pods, entries and sandboxes, and sorts of i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from osb.api import names
 from osb.api.revision import format_adopted, parse_adopted
 from osb.api.revision import revision as own_revision
 from osb.api.times import to_ms
-from osb.decide import evict, poolstatus
+from osb.decide import poolstatus
 from osb.decide.allocate import Dealt, cannot_grow, grants
-from osb.decide.plan import Action, CreatePod, Doom, PatchObject, Plan, Remember
+from osb.decide.plan import Action, CreatePod, PatchObject, Plan, Remember
+from osb.decide.poolleave import LOOK_AGAIN, Work, cause, leave, rolled_out
 from osb.decide.poolpod import pool_pod
 from osb.decide.poolrelease import Returns, returns
-from osb.decide.poolsort import Sorted, sort, taken_slots
+from osb.decide.poolsort import sort, taken_slots
 from osb.decide.poolstatus import Findings
-from osb.decide.rollout import Rollout, rollout
+from osb.decide.rollout import Rollout
 from osb.decide.scale import Band, Numbers, ScaleDecision, scale, victims
 from osb.decide.scale_target import Target, target
 from osb.facts import ledger
-from osb.facts.pod import PodFact
 from osb.facts.poolview import PoolView, ServeView
 
 REPEAT_AFTER = 2.0  # seconds after which the POST of an unseen create is sent once more
-LOOK_AGAIN = 1.0  # while something is open that no event may announce
 CREATE_PAUSE = (1.0, 300.0)  # first and longest pause after a refused create
 
 __all__ = ["plan", "pool_pod"]
-
-
-@dataclass(slots=True)
-class _Work:
-    """What the steps hand on. `stock`: idle pods that may be given away or removed now."""
-
-    view: PoolView
-    found: Sorted
-    stock: dict[str, PodFact]
-    budget: int
-    dooms: list[Doom] = field(default_factory=list)
-    again: float | None = None
-    reasons: list[str] = field(default_factory=list)
-    remember: dict[str, object] = field(default_factory=dict)
-
-    def look_in(self, seconds: float | None) -> None:
-        if seconds is not None:
-            self.again = seconds if self.again is None else min(self.again, seconds)
-
-    def doom(self, pods: Iterable[PodFact], why: str) -> None:
-        for pod in pods:
-            self.stock.pop(pod.name, None)
-            state = self.view.entries[pod.name].state
-            self.dooms.append(Doom(pod.name, pod.uid, pod.version, state, why))
 
 
 def plan(view: PoolView) -> Plan:
@@ -69,10 +43,10 @@ def plan(view: PoolView) -> Plan:
     dealt = _deal(work)
     aim = _target(work)
     if view.pool.hold:
-        decision, rolled, creates = ScaleDecision(), _rolled(work), []
+        decision, rolled, creates = ScaleDecision(), rolled_out(work), []
         work.reasons.append("the pool is on hold: nothing is created, deleted or handed out")
     else:
-        rolled = _leave(work, dealt)
+        rolled = leave(work)
         decision = _size(work, dealt, rolled, aim)
         creates = _creates(work, decision)
     status = poolstatus.status(view, _findings(work, dealt, decision, rolled=rolled, aim=aim, back=back))
@@ -106,11 +80,11 @@ def _rebuilding(view: PoolView) -> Plan:
     return Plan(status=poolstatus.status(view, found), reasons=(text,), again=LOOK_AGAIN)
 
 
-def _start(view: PoolView) -> _Work:
+def _start(view: PoolView) -> Work:
     found = sort(view)
     stock = {pod.name: pod for pod in found.idle if pod.name not in found.evicting}
     base = len(found.held) + len(found.idle)
-    work = _Work(view, found, stock, view.pool.scale_unavailable.resolve(base))
+    work = Work(view, found, stock, view.pool.scale_unavailable.resolve(base))
     if found.moves:
         work.look_in(LOOK_AGAIN)
     if not view.mirror_fresh:
@@ -122,7 +96,7 @@ def _start(view: PoolView) -> _Work:
 # -- the line ------------------------------------------------------------------------------------------------
 
 
-def _deal(work: _Work) -> Dealt:
+def _deal(work: Work) -> Dealt:
     """What the fast pass would hand out now. It is not done here; sizing must not count those pods as idle."""
     view = work.view
     taken = taken_slots(view.entries)
@@ -130,6 +104,8 @@ def _deal(work: _Work) -> Dealt:
         replace(w, slots=tuple(slot for slot in w.slots if slot not in taken.get(w.box.uid, ()))) for w in view.waiting
     ]
     held_by, for_ever = _holdings(view)
+    if waiting and (held_by, for_ever) != (dict(view.memory.held_by_tenant), view.memory.held_for_ever):
+        work.remember |= {"held_by_tenant": held_by, "held_for_ever": for_ever}
     counts: dict[str, int] = {}
     for entry in view.entries.values():
         counts[entry.state] = counts.get(entry.state, 0) + 1
@@ -149,14 +125,14 @@ def _deal(work: _Work) -> Dealt:
         for _, name, _ in grant.pods:
             work.found.held.append(work.stock.pop(name))
     if dealt.grants:
-        work.look_in(0.05)  # the fast pass hands them out
+        work.look_in(LOOK_AGAIN)  # the fast pass hands them out; usually an event has asked for it already
     if dealt.timed_out:
         work.look_in(LOOK_AGAIN)
     return dealt
 
 
 def _holdings(view: PoolView) -> tuple[dict[str, int], int]:
-    """(pods by tenant, pods of sandboxes that neither end nor expire)."""
+    """(pods by tenant, pods of sandboxes that neither end nor expire); tenants only under fair share."""
     label = view.pool.fairness.label if view.pool.fairness else ""
     by_tenant: dict[str, int] = {}
     for_ever = 0
@@ -164,13 +140,14 @@ def _holdings(view: PoolView) -> tuple[dict[str, int], int]:
         box = view.boxes.get(entry.box_uid) if entry.state in ledger.TAKEN else None
         if box is None:
             continue
-        tenant = str(box.labels.get(label, "")) if label else ""
-        by_tenant[tenant] = by_tenant.get(tenant, 0) + 1
+        if label:
+            tenant = str(box.labels.get(label, ""))
+            by_tenant[tenant] = by_tenant.get(tenant, 0) + 1
         for_ever += box.expire is None and box.deleting is None and not box.release_when_completed
     return by_tenant, for_ever
 
 
-def _target(work: _Work) -> Target:
+def _target(work: Work) -> Target:
     memory = work.view.memory
     return target(
         work.view.pool,
@@ -181,79 +158,10 @@ def _target(work: _Work) -> Target:
     )
 
 
-# -- who leaves ----------------------------------------------------------------------------------------------
-
-
-def _leave(work: _Work, dealt: Dealt) -> Rollout:
-    """Ended and tainted pods at once, evictions paced, then old ones within their budget, then a stuck one."""
-    found, view = work.found, work.view
-    work.doom(found.ended, "ended")
-    work.doom(found.tainted, "unknown history")
-    for pod in found.doomed:
-        if not pod.deleting:
-            work.dooms.append(Doom(pod.name, pod.uid, pod.version, ledger.DOOM, "removal repeated"))
-            work.look_in(LOOK_AGAIN)
-    leaving = [pod for pod in found.idle if pod.name in found.evicting]
-    gone = evict.pods_to_evict(leaving, budget=work.budget, in_flight=len(found.doomed))
-    for pod in gone:
-        work.doom([pod], found.evicting[pod.name])
-    if leaving:
-        work.reasons.append(f"{len(leaving)} idle pods must leave; {len(gone)} go now")
-    rolled = _rolled(work, evicted=len(leaving))
-    work.doom(rolled.replace, "rolling update")
-    work.reasons.extend(rolled.reasons)
-    if not view.mirror_fresh:
-        return rolled
-    _replace_stuck(work)
-    return rolled
-
-
-def _rolled(work: _Work, *, evicted: int = 0) -> Rollout:
-    """Old pods; none is replaced while creates are refused or not possible, since nothing would take its
-    place.
-    """
-    view, found = work.view, work.found
-    able = view.pool.creatable and not view.memory.create_failures and not view.pool.hold and view.mirror_fresh
-    rolled = rollout(
-        work.stock.values(),
-        found.held,
-        revision=view.revision,
-        unavailable=view.pool.update_unavailable,
-        gone_soon=len(found.doomed) + len(found.unseen) + evicted,
-        may_remove_pending=work.budget - len(found.doomed),
-    )
-    return rolled if able else replace(rolled, replace=(), reasons=())
-
-
-def _replace_stuck(work: _Work) -> None:
-    memory = work.view.memory
-    stuck = evict.stuck_replacement(
-        work.view.pods.values(),
-        work.stock.values(),
-        replaced=memory.stuck_replaced,
-        last_ms=memory.stuck_last_ms,
-        now_ms=to_ms(work.view.now),
-    )
-    work.look_in(stuck.again)
-    if stuck.replace is not None:
-        work.doom([stuck.replace], "stuck")
-        work.reasons.append(f"pod {stuck.replace.name} did not get ready and is replaced ({_cause(stuck.replace)})")
-    if (stuck.count, stuck.last_ms) != (memory.stuck_replaced, memory.stuck_last_ms):
-        work.remember |= {"stuck_replaced": stuck.count, "stuck_last_ms": stuck.last_ms}
-
-
-def _cause(pod: PodFact) -> str:
-    """What an idle pod that is not ready waits for, in a word."""
-    if pod.unschedulable:
-        return "unschedulable"
-    reasons = [reason for _, reason in pod.waiting if reason]
-    return reasons[0] if reasons else (f"phase {pod.phase}" if pod.phase != "Running" else "not ready")
-
-
 # -- how many ------------------------------------------------------------------------------------------------
 
 
-def _numbers(work: _Work, dealt: Dealt, rolled: Rollout) -> Numbers:
+def _numbers(work: Work, dealt: Dealt, rolled: Rollout) -> Numbers:
     found = work.found
     ready = sum(pod.ready for pod in work.stock.values())
     reserved = min(dealt.reserved, ready)
@@ -277,7 +185,7 @@ def _numbers(work: _Work, dealt: Dealt, rolled: Rollout) -> Numbers:
     )
 
 
-def _size(work: _Work, dealt: Dealt, rolled: Rollout, aim: Target) -> ScaleDecision:
+def _size(work: Work, dealt: Dealt, rolled: Rollout, aim: Target) -> ScaleDecision:
     view, pool = work.view, work.view.pool
     band = Band(
         target=aim.idle,
@@ -299,7 +207,7 @@ def _size(work: _Work, dealt: Dealt, rolled: Rollout, aim: Target) -> ScaleDecis
     return decision
 
 
-def _creates(work: _Work, decision: ScaleDecision) -> list[CreatePod]:
+def _creates(work: Work, decision: ScaleDecision) -> list[CreatePod]:
     """New pods, and once more those whose POST has no known answer."""
     view = work.view
     if not view.pool.creatable or not view.mirror_fresh:
@@ -321,7 +229,7 @@ def _age(view: PoolView, name: str) -> float:
     return (now_ms - view.since.get(name, now_ms)) / 1000
 
 
-def _allowed(work: _Work, wanted: int) -> int:
+def _allowed(work: Work, wanted: int) -> int:
     """After a refusal the pause doubles up to five minutes, and one pod tries first."""
     memory = work.view.memory
     if not memory.create_failures or not wanted:
@@ -340,7 +248,7 @@ def _allowed(work: _Work, wanted: int) -> int:
 
 
 def _findings(
-    work: _Work, dealt: Dealt, decision: ScaleDecision, *, rolled: Rollout, aim: Target, back: Returns
+    work: Work, dealt: Dealt, decision: ScaleDecision, *, rolled: Rollout, aim: Target, back: Returns
 ) -> Findings:
     view, found = work.view, work.found
     owned = [pod for pod in view.pods.values() if not pod.deleting]
@@ -350,7 +258,7 @@ def _findings(
     updated = sum(pod.revision == view.revision for pod in owned)
     memory = view.memory
     serve = ServeView(now=view.now, pool=view.pool, revision=view.revision, counts=_counts(view))
-    starting = next((_cause(pod) for pod in found.idle if not pod.ready), "")
+    starting = next((cause(pod) for pod in found.idle if not pod.ready), "")
     recycle = next(iter(memory.recycle_errors.values()), "")
     if back.failed and not recycle:
         recycle = f"{len(back.failed)} pods could not be recycled as configured and are deleted"
@@ -393,8 +301,8 @@ def _adopt(view: PoolView) -> list[PatchObject]:
     return [PatchObject("pool", view.pool.name, patch, version=view.pool.version, why=why)]
 
 
-def _memory(work: _Work) -> list[Remember]:
+def _memory(work: Work) -> list[Remember]:
     now = tuple(identity for identity, _, _ in poolstatus.warnings(work.view))
-    if now != work.view.memory.warned:
+    if now != tuple(work.view.memory.warned):
         work.remember["warned"] = now
     return [Remember(work.remember)] if work.remember else []

@@ -191,14 +191,14 @@ def _box_added(key: Key, new: Obj, adds: Adds) -> None:
     waits_only = pools_of(new) and not any(spec.get(field) for field in ("taskTemplate", "pause"))
     if not waits_only or _record(new) is not None:
         adds.now(key, "added")
-    _expiry(key, None, new, adds)
+    _due_times(key, None, new, adds)
 
 
 def _box_changed(key: Key, old: Obj, new: Obj, adds: Adds, ctx: Context) -> None:
     before, after = _sub(old, "spec"), _sub(new, "spec")
     if before is not after and before != after:
         adds.now(key, "spec changed")
-        _expiry(key, old, new, adds)
+        _due_times(key, old, new, adds)
     reason, full = _pool_reason(old, new, ctx)
     if reason:
         text = f"sandbox {key.name}: {reason}"
@@ -292,14 +292,22 @@ def _wake_pools(adds: Adds, obj: Obj, reason: str, *, full: bool = False) -> Non
             adds.after(key, FULL_PASS_DELAY, reason)
 
 
-def _expiry(key: Key, old: Obj | None, new: Obj, adds: Adds) -> None:
-    """A due time at expireTime. An unreadable time is left to the reconcile, which reports it."""
-    text = _sub(new, "spec").get("expireTime")
-    if not text or (old is not None and _sub(old, "spec").get("expireTime") == text):
-        return
-    at_ms = route_pods.epoch_ms(text)
-    if at_ms is not None:
-        adds.at(key, at_ms, "expires")
+def _due_times(key: Key, old: Obj | None, new: Obj, adds: Adds) -> None:
+    """Due times at expireTime and at the end of the wait for pods, when they are new or changed.
+
+    An unreadable value is left to the reconcile, which reports it.
+    """
+    spec, before = _sub(new, "spec"), _sub(old, "spec") if old is not None else {}
+    expires = spec.get("expireTime")
+    if expires and before.get("expireTime") != expires:
+        at_ms = route_pods.epoch_ms(expires)
+        if at_ms is not None:
+            adds.at(key, at_ms, "expires")
+    patience = spec.get("allocationTimeoutSeconds")
+    if isinstance(patience, int) and before.get("allocationTimeoutSeconds") != patience:
+        since = route_pods.epoch_ms(new["metadata"].get("creationTimestamp"))
+        if since is not None:
+            adds.at(key, since + patience * 1000 + 1000, "its wait for pods may be over")
 
 
 # -- SandboxSnapshot and Job ---------------------------------------------------------------------------------
@@ -331,9 +339,7 @@ def _job(old: Obj | None, new: Obj | None, adds: Adds) -> None:
     here = new or old
     assert here is not None
     if old is not None and new is not None and not _replaced(old, new):
-        same_life = bool(old["metadata"].get("deletionTimestamp")) == bool(
-            new["metadata"].get("deletionTimestamp")
-        )
+        same_life = bool(old["metadata"].get("deletionTimestamp")) == bool(new["metadata"].get("deletionTimestamp"))
         if old.get("status") == new.get("status") and same_life:
             return
     namespace = here["metadata"].get("namespace") or ""

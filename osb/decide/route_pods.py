@@ -37,7 +37,9 @@ class Adds:
             self._due[key] = Add(key=key, after=seconds, deep=True, reason=reason[:120])
 
     def at(self, key: Key, at_ms: int, reason: str) -> None:
-        self._due[key] = Add(key=key, at_ms=at_ms, deep=True, reason=reason[:120])
+        had = self._due.get(key)
+        if had is None or had.at_ms is None or at_ms < had.at_ms:
+            self._due[key] = Add(key=key, at_ms=at_ms, deep=True, reason=reason[:120])
 
     def result(self) -> tuple[Add, ...]:
         owed = {key for key, add in self._dirty.items() if add.deep}
@@ -58,9 +60,7 @@ def epoch_ms(text: object) -> int | None:
     return int(moment.timestamp() * 1000)
 
 
-def route(
-    kind: str, old: PodFact | None, new: PodFact | None, *, adds: Adds, holders: tuple[str, ...]
-) -> None:
+def route(kind: str, old: PodFact | None, new: PodFact | None, *, adds: Adds, holders: tuple[str, ...]) -> None:
     """The keys that a pod's change concerns."""
     if old is not None and new is not None and old.uid != new.uid:
         route(kind, old, None, adds=adds, holders=holders)

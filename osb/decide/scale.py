@@ -1,4 +1,4 @@
-"""How many pods a pool creates or removes, and which ones go first (spec/pool.md 9.2 *Required*, G64).
+"""How many pods a pool creates or removes, and which ones go first (spec/pool.md 9.2 *Required*, 13.3).
 
 In: four numbers that never overlap (held, ready idle, pending idle, leaving) and what is asked for. Out: a
 `ScaleDecision`. Pending pods are created once and not removed for lack of demand until they are Ready, so

@@ -72,6 +72,7 @@ class Memory:
       `granted_per_second`,
     `lead_seconds`: demand over the sizing window, and the median create-to-Ready time (None = unknown).
     `recycle_errors`: pods whose recycling last failed, and why. `warned`: warnings that had their event.
+    `held_for_ever`, `held_by_tenant`: for the fast pass, which does not see all sandboxes.
     """
 
     stuck_replaced: int = 0
@@ -83,6 +84,8 @@ class Memory:
     lead_seconds: float | None = None
     recycle_errors: Mapping[str, str] = field(default_factory=dict)
     warned: tuple[str, ...] = ()
+    held_for_ever: int = 0
+    held_by_tenant: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,6 +111,13 @@ def test_expire_time_becomes_a_due_time_of_the_sandbox() -> None:
     assert route("batchsandbox", None, box(expireTime="next tuesday")) == route("batchsandbox", None, box())
 
 
+def test_the_end_of_the_wait_for_pods_becomes_a_due_time_and_the_earlier_one_wins() -> None:
+    waiting = meta(box(allocationTimeoutSeconds=30), creationTimestamp="2026-05-04T10:00:00Z")
+    assert due(route("batchsandbox", None, waiting), B7).at_ms == 1777888831000
+    both = changed(waiting, expireTime="2026-05-04T10:00:09Z")
+    assert due(route("batchsandbox", None, both), B7).at_ms == 1777888809000
+
+
 def test_equal_values_at_other_addresses_are_no_news() -> None:
     assert route("batchsandbox", box(), box()) == ()
 
