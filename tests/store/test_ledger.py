@@ -21,7 +21,7 @@ from osb.store.client import Store, connect
 from osb.store.ledger import Ledger
 from osb.store.ledger_types import Grant, Move, Proof, parse, text
 from osb.store.mirror import Put
-from osb.store.scripts import Scripts, source
+from tests.doubles.mutant import Mutant
 
 POOL = Key("pool", "ns", "warm")
 UID = "pool-uid"
@@ -454,21 +454,6 @@ def test_workers_that_fight_for_few_pods_never_share_one(redis_url: str, store: 
 
 
 # -- the checks above are sharp ------------------------------------------------------------------------
-
-
-class Mutant(Scripts):
-    """Scripts with one line of one file replaced, its libraries included."""
-
-    def __init__(self, store: Store, name: str, old: str, new: str) -> None:
-        super().__init__(store.redis)
-        whole = source(name)
-        assert old in whole, f"{name} has no {old!r} any more"
-        self._mutant, self._text = name, self._prelude + whole.replace(old, new)
-
-    def call(self, name: str, keys: Any, args: Any) -> Any:
-        if name != self._mutant:
-            return super().call(name, keys, args)
-        return self._redis.eval(self._text, len(keys), *keys, *args)
 
 
 MUTANTS = {

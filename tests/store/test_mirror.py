@@ -15,7 +15,7 @@ from osb.local.redis import EmbeddedRedis
 from osb.store import keys
 from osb.store.client import Store, connect
 from osb.store.mirror import Delete, Mirror, Put
-from osb.store.scripts import Scripts, source
+from tests.doubles.mutant import Mutant
 
 KIND = "batchsandbox"
 
@@ -362,21 +362,6 @@ def test_many_writers_of_one_object_leave_the_newest_and_never_show_an_older_one
 
 
 # -- the checks above are sharp ------------------------------------------------------------------------
-
-
-class Mutant(Scripts):
-    """Scripts with one line of one file replaced."""
-
-    def __init__(self, store: Store, name: str, old: str, new: str) -> None:
-        super().__init__(store.redis)
-        text = source(name)
-        assert old in text, f"{name} has no {old!r} any more"
-        self._mutant, self._text = name, self._prelude + text.replace(old, new)
-
-    def call(self, name: str, keys: Any, args: Any) -> Any:
-        if name != self._mutant:
-            return super().call(name, keys, args)
-        return self._redis.eval(self._text, len(keys), *keys, *args)
 
 
 MUTANTS = {
