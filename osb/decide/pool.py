@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from osb.api import names
+from osb.api import claims, names
 from osb.api.revision import format_adopted, parse_adopted
 from osb.api.revision import revision as own_revision
 from osb.api.times import to_ms

@@ -119,6 +119,10 @@ def test_pods_that_are_about_to_be_handed_out_are_neither_surplus_nor_victims() 
     assert made.again == 1.0
 
 
+def test_a_sandbox_that_waits_for_another_pool_is_no_demand_of_this_one() -> None:
+    assert of(plan(view(pool(), [], waiting=[waits("s", 0, pool_ref="cold")])), CreatePod) == []
+
+
 def test_what_the_fast_pass_cannot_see_is_remembered_for_it() -> None:
     held = [(f"p{i}", entry(f"p{i}", "held", "s", i)) for i in range(2)]
     facts = {"boxes": [box("s", "p0", "p1", labels={"team": "red"})], "waiting": [waits("w", 0)]}
