@@ -335,10 +335,10 @@ class Worker:
         self.ledger.commit(self.proof, epoch, entries)
 
     def _judged(self, claimants: list[tuple[int, Box]], pod: Pod, old: LedgerEntry | None) -> LedgerEntry:
-        if len(claimants) > 1:
+        if len(claimants) > 1 and "last claim wins" not in self.world.broken:
             return LedgerEntry(state="conf", pod_uid=pod.uid)
         if claimants:
-            slot, box = claimants[0]
+            slot, box = claimants[-1]
             return LedgerEntry(
                 state="held", pod_uid=pod.uid, box_uid=box.uid, box=box.name, slot=slot, seq=self.world.next()
             )

@@ -65,6 +65,7 @@ class World:
         self.boxes: dict[str, Box] = {}
         self.pods: dict[str, Pod] = {}
         self.flight: list[Callable[[], bool]] = []
+        self.forged: set[str] = set()
         self.outcome = "ok"
         self._count = 0
 
@@ -88,6 +89,16 @@ class World:
         if box := self.boxes.get(name):
             box.give_back |= {pod for pod, _ in box.record.values()}
             box.version = self.next()
+
+    def user_scales(self, name: str, replicas: int) -> None:
+        self.boxes[name].replicas, self.boxes[name].version = replicas, self.next()
+
+    def user_forges(self, name: str, pod: str) -> None:
+        """Writes a pod into a record by hand."""
+        box = self.boxes[name]
+        box.record[0] = (pod, self.pods[pod].uid)
+        box.finalizer, box.version = True, self.next()
+        self.forged.add(box.uid)
 
     def user_edits(self, name: str) -> None:
         if box := self.boxes.get(name):
@@ -180,14 +191,16 @@ class World:
         if live is None or live.version != version:
             return False
         self._hits(pod, "recycling")
-        live.shown_to, live.version = "", self.next()
+        live.shown_to = ""
+        if "adoption without a write" not in self.broken:
+            live.version = self.next()
         return True
 
     def delete(self, pod: str, uid: str, version: int) -> bool:
         live = self.pods.get(pod)
         if live is None:
             return True
-        if live.uid != uid or live.version != version:
+        if live.uid != uid or (live.version != version and "delete without version" not in self.broken):
             return False
         self._hits(pod, "a delete")
         del self.pods[pod]
@@ -203,6 +216,8 @@ class World:
         owner: dict[tuple[str, str], str] = {}
         for box in self.boxes.values():
             for claim in box.claims():
+                if box.uid in self.forged:
+                    continue
                 if claim in owner:
                     raise Violation(f"L1: {claim} is in the records of {owner[claim]} and {box.uid}")
                 owner[claim] = box.uid
