@@ -101,7 +101,9 @@ def _deal(work: Work) -> Dealt:
     view = work.view
     taken = taken_slots(view.entries)
     waiting = [
-        replace(w, slots=tuple(slot for slot in w.slots if slot not in taken.get(w.box.uid, ()))) for w in view.waiting
+        replace(w, slots=tuple(slot for slot in w.slots if slot not in taken.get(w.box.uid, ())))
+        for w in view.waiting
+        if claims.effective_pool(w.box)[0] == view.pool.name  # one that moved away waits elsewhere
     ]
     held_by, for_ever = _holdings(view)
     if waiting and (held_by, for_ever) != (dict(view.memory.held_by_tenant), view.memory.held_for_ever):
