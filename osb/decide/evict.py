@@ -31,9 +31,7 @@ def eviction_cause(pod: PodFact, nodes: Mapping[str, NodeFact] | None) -> str:
     return f"node {node.name} is cordoned" if node.unschedulable else ""
 
 
-def must_leave(
-    idle: Iterable[PodFact], nodes: Mapping[str, NodeFact] | None, *, evicts: bool
-) -> dict[str, str]:
+def must_leave(idle: Iterable[PodFact], nodes: Mapping[str, NodeFact] | None, *, evicts: bool) -> dict[str, str]:
     """Idle pods with a cause to leave, by name. Nothing under an unknown eviction handler."""
     if not evicts:
         return {}

@@ -66,9 +66,7 @@ def status(view: PoolView, found: Findings) -> dict[str, Any]:
 def conditions(view: PoolView, found: Findings, *, stored: list[Any]) -> list[dict[str, Any]]:
     """Ready always; the others only while True. Conditions of somebody else are kept."""
     wanted = troubles(view, found)
-    kept = without_conditions(
-        stored, *(kind for kind in _ORDER if kind not in wanted and kind != names.READY)
-    )
+    kept = without_conditions(stored, *(kind for kind in _ORDER if kind not in wanted and kind != names.READY))
     made: list[dict[str, Any]] = kept
     ready, reason, message = readiness(view, found)
     texts = {names.READY: (reason, message), **wanted}

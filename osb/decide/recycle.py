@@ -80,9 +80,7 @@ def parse_record(text: str) -> RestartRecord | None:
     if type(retries) is not int or not all(isinstance(t, str) for t in (*texts, *ids.values())):
         return None
     identity, started, last, opened = texts
-    return RestartRecord(
-        id=identity, started=started, containers=ids, last_retry=last, retries=retries, open=opened
-    )
+    return RestartRecord(id=identity, started=started, containers=ids, last_retry=last, retries=retries, open=opened)
 
 
 def life_id(entry: LedgerEntry, epoch: str) -> str:
@@ -159,9 +157,7 @@ def _begin(work: Recycling, pod: PodFact) -> Step:
     running = {name: cid for name, cid, up in pod.container_ids if up and cid and name not in skip}
     if not running:
         return Step("delete", "no container is running that could be restarted", failed=True)
-    record = RestartRecord(
-        id=life_id(work.entry, work.epoch), started=times.format(work.now), containers=running
-    )
+    record = RestartRecord(id=life_id(work.entry, work.epoch), started=times.format(work.now), containers=running)
     return Step("attempt", "first restart", record=opened(record, work.runner, work.now).text())
 
 

@@ -23,9 +23,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
 
 
 def pod(name: str, *, revision: str = "r1", since: int = 1000) -> PodFact:
-    return PodFact(
-        "ns", name, f"uid-{name}", "7", phase="Running", ready=True, ready_since=since, revision=revision
-    )
+    return PodFact("ns", name, f"uid-{name}", "7", phase="Running", ready=True, ready_since=since, revision=revision)
 
 
 def wants(name: str, count: int, *, age: float = 1, holds: int = 0, **kw: Any) -> WaitingBox:
@@ -41,15 +39,11 @@ def wants(name: str, count: int, *, age: float = 1, holds: int = 0, **kw: Any) -
     return WaitingBox(box=box, slots=tuple(range(holds, holds + count)), holds=holds)
 
 
-def deal(
-    pods: list[PodFact], waiting: list[WaitingBox], *, pool: dict[str, Any] | None = None, **kw: Any
-) -> Dealt:
+def deal(pods: list[PodFact], waiting: list[WaitingBox], *, pool: dict[str, Any] | None = None, **kw: Any) -> Dealt:
     fields = {"pool_max": 100, "template": TEMPLATE, **(pool or {})}
     spec = PoolSpec(namespace="ns", name="warm", uid="pool-uid", **fields)
     counts = kw.pop("counts", {"free": len(pods)})
-    return grants(
-        ServeView(now=NOW, pool=spec, revision="r1", available=pods, waiting=waiting, counts=counts, **kw)
-    )
+    return grants(ServeView(now=NOW, pool=spec, revision="r1", available=pods, waiting=waiting, counts=counts, **kw))
 
 
 def got(dealt: Dealt) -> dict[str, list[str]]:
@@ -190,9 +184,7 @@ def test_the_place_in_the_line_counts_those_beyond_the_head_that_was_read() -> N
 
 @given(
     stock=st.integers(0, 12),
-    asked=st.lists(
-        st.tuples(st.integers(1, 5), st.integers(0, 90), st.integers(-5, 5), st.booleans()), max_size=7
-    ),
+    asked=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 90), st.integers(-5, 5), st.booleans()), max_size=7),
     spread=st.booleans(),
 )
 def test_no_pod_goes_to_two_and_the_total_is_kept(stock, asked, spread) -> None:  # type: ignore[no-untyped-def]

@@ -37,17 +37,13 @@ def test_waiting_raises_the_priority_by_ten_a_minute_so_nothing_waits_for_ever()
     ("priority", "age", "expected"),
     [(0, 59, 0), (0, 60, 10), (-100, 600, 0), (95, 60, 100), (100, 6000, 100), (0, -30, 0)],
 )
-def test_effective_priority_counts_whole_minutes_and_has_a_ceiling(
-    priority: int, age: float, expected: int
-) -> None:
+def test_effective_priority_counts_whole_minutes_and_has_a_ceiling(priority: int, age: float, expected: int) -> None:
     assert effective_priority(waiter("a", priority=priority, age=age), NOW) == expected
 
 
 def test_a_waiter_past_its_timeout_leaves_the_line() -> None:
     since = NOW - timedelta(seconds=30)
-    assert order(waiter("a", timeout=30, waits_since=since), waiter("b", timeout=31, waits_since=since)) == [
-        "b"
-    ]
+    assert order(waiter("a", timeout=30, waits_since=since), waiter("b", timeout=31, waits_since=since)) == ["b"]
 
 
 def test_who_wants_nothing_does_not_stand_in_the_line() -> None:

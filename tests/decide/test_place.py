@@ -56,9 +56,7 @@ def test_an_all_or_nothing_need_that_holds_back_leaves_nothing_to_later_ones() -
     assert spread(needs, 2) == [0, 0]
 
 
-needs_strategy = st.lists(
-    st.builds(Need, st.integers(0, 6), whole=st.booleans(), holds_back=st.booleans()), max_size=8
-)
+needs_strategy = st.lists(st.builds(Need, st.integers(0, 6), whole=st.booleans(), holds_back=st.booleans()), max_size=8)
 
 
 @given(needs_strategy, st.integers(0, 20), st.sampled_from([packed, spread]))

@@ -102,9 +102,7 @@ def bands(draw: Any) -> Band:
 
 
 @given(numbers_strategy, bands())
-def test_never_above_max_never_both_and_never_more_idle_than_there_are(
-    numbers: Numbers, limits: Band
-) -> None:
+def test_never_above_max_never_both_and_never_more_idle_than_there_are(numbers: Numbers, limits: Band) -> None:
     decision = scale(numbers, limits)
     assert decision.create == 0 or numbers.all + decision.create <= limits.pool_max
     assert not (decision.create and decision.delete)
@@ -251,9 +249,7 @@ MONDAY = datetime(2026, 5, 4, 8, 30, tzinfo=UTC)
 
 def pool(**spec: Any) -> PoolSpec:
     capacity = {"bufferMin": 2, "bufferMax": 20, "poolMin": 0, "poolMax": 50}
-    return parse(
-        {"metadata": {"namespace": "ns", "name": "warm"}, "spec": {"capacitySpec": capacity, **spec}}
-    )
+    return parse({"metadata": {"namespace": "ns", "name": "warm"}, "spec": {"capacitySpec": capacity, **spec}})
 
 
 def test_without_sizing_the_target_is_buffer_min() -> None:
@@ -270,11 +266,7 @@ def test_demand_times_lead_time_raises_the_target_with_headroom() -> None:
 
 
 def test_an_active_schedule_raises_target_and_floor_and_names_itself() -> None:
-    sizing = {
-        "schedules": [
-            {"name": "morning", "start": "0 8 * * *", "durationMinutes": 60, "idle": 9, "total": 12}
-        ]
-    }
+    sizing = {"schedules": [{"name": "morning", "start": "0 8 * * *", "durationMinutes": 60, "idle": 9, "total": 12}]}
     found = target(pool(sizing=sizing), MONDAY)
     assert (found.idle, found.reason, found.floor) == (9, "schedule morning", 12)
     later = target(pool(sizing=sizing), MONDAY + timedelta(hours=1))
