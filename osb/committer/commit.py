@@ -48,21 +48,33 @@ def commit(
     freezer = Freezer(nerdctl)
     try:
         try:
-            _freeze(freezer, found, must=keep_frozen)
-            for container, _, image in found:
-                nerdctl.commit(container.id, image)
-            report([(name, image, _push(nerdctl, image, insecure=insecure)) for _, name, image in found])
+            saved = _save(nerdctl, freezer, found, insecure=insecure, must_freeze=keep_frozen)
+            report(saved)
             if not keep_frozen and not freezer.unfreeze_all():
-                raise CommitFailed("the images are saved, but a container could not be unfrozen")
-        except (CommandFailed, OSError, ValueError) as error:
-            raise CommitFailed(str(error)) from error
+                raise CommandFailed("the images are saved, but a container could not be unfrozen")
         except BaseException:
             freezer.unfreeze_all()
             raise
+    except (CommandFailed, OSError, ValueError) as error:
+        raise CommitFailed(str(error)) from error
     except BaseException:
-        # Also when a signal has cut the unfreezing above short: only the first one interrupts.
+        # A first signal may have cut the unfreezing above short; no second one can (see main).
         freezer.unfreeze_all()
         raise
+
+
+def _save(
+    nerdctl: Nerdctl,
+    freezer: Freezer,
+    found: Sequence[tuple[Container, str, str]],
+    *,
+    insecure: bool,
+    must_freeze: bool,
+) -> list[Saved]:
+    _freeze(freezer, found, must=must_freeze)
+    for container, _, image in found:
+        nerdctl.commit(container.id, image)
+    return [(name, image, _push(nerdctl, image, insecure=insecure)) for _, name, image in found]
 
 
 def unpause(nerdctl: Nerdctl, target: Target, containers: Sequence[str]) -> list[str]:

@@ -1,0 +1,417 @@
+"""One pass over a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from osb.api import names, times
+from osb.decide import snapshot
+from osb.decide.plan import CreateObject, DeleteObject, EmitEvent, PatchObject, Plan
+from osb.decide.snapsource import check_reference, option_problems, tag
+from osb.errors import InvalidInput
+from osb.facts.boxview import SnapshotOptions
+from tests.doubles.boxes import NOW, at, box, condition, of, pod, told
+from tests.doubles.snapviews import (
+    DIGEST,
+    IMAGE,
+    OPTIONS,
+    SNAP_UID,
+    done_job,
+    failed_job,
+    job,
+    job_pod,
+    recorded,
+    report,
+    snap,
+    source,
+    view,
+)
+
+NO_POD = "source pod not found: no running pod found for BatchSandbox box"
+NO_REGISTRY = "snapshot-registry not configured in controller manager"
+
+
+def failed(plan: Plan) -> tuple[str, str]:
+    """(reason, message) of a plan that fails the snapshot."""
+    assert plan.status is not None
+    assert plan.status["phase"] == "Failed"
+    found = next(c for c in plan.status["conditions"] if c["type"] == "Failed")
+    return found["reason"], found["message"]
+
+
+def made(plan: Plan) -> list[str]:
+    return [action.name for action in of(plan, CreateObject)]
+
+
+# -- pending ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_finalizer_comes_before_everything_else() -> None:
+    plan = snapshot.plan(view(snap(finalizer=False)))
+    patch = of(plan, PatchObject)[0]
+    assert patch.patch["metadata"]["finalizers"] == [names.FINALIZER_SNAPSHOT]
+    assert (patch.version, plan.status) == ("8", None)
+
+
+def test_the_source_is_pinned_by_uid_before_a_job_is_made() -> None:
+    plan = snapshot.plan(view(snap()))
+    assert plan.status is not None
+    assert {k: plan.status[k] for k in ("sourcePodName", "sourcePodUID", "sourceNodeName", "phase")} == {
+        "sourcePodName": "box-0",
+        "sourcePodUID": "uid-box-0",
+        "sourceNodeName": "n1",
+        "phase": "Pending",
+    }
+    assert plan.status["containers"] == [{"containerName": "main", "imageUri": IMAGE}]
+    assert made(plan) == []
+    assert "sourceTemplate" not in plan.status
+
+
+def test_the_job_is_made_for_the_pinned_pod_and_seen_before_committing() -> None:
+    plan = snapshot.plan(view(snap(**recorded())))
+    assert made(plan) == ["box-pause-commit"]
+    assert plan.status is not None
+    assert plan.status["phase"] == "Pending"
+    seen = snapshot.plan(view(snap(**recorded()), commit_job=job(active=1)))
+    assert seen.status is not None
+    assert (seen.status["phase"], seen.status["jobUID"]) == ("Committing", "uid-box-pause-commit")
+    assert told(seen.status["conditions"]) == {"Progressing": "Committing"}
+    assert [e.message for e in of(seen, EmitEvent)] == ["Created commit job: box-pause-commit"]
+
+
+def test_a_pooled_pause_remembers_the_template_of_its_source() -> None:
+    held = box(poolRef="warm", pause=True, record={"pods": ["box-0"], "poolRef": "warm"}, status={"phase": "Pausing"})
+    plan = snapshot.plan(view(snap(), box=held, box_pods=(), box_slots={0: pod()}))
+    assert plan.status is not None
+    assert plan.status["sourceTemplate"] == {"spec": {"containers": [{"name": "main", "image": "img:1"}]}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "message"),
+    [
+        ({"options": SnapshotOptions()}, "RegistryNotConfigured", NO_REGISTRY),
+        ({"box": None}, "BatchSandboxLookupFailed", "failed to get BatchSandbox box: not found"),
+        ({"box_pods": ()}, "SourcePodNotFound", NO_POD),
+        ({"source": None}, "SourcePodNotFound", NO_POD),
+        ({"source": source(uid="another")}, "SourcePodNotFound", NO_POD),
+        ({"source": source(deletionTimestamp="2026-05-04T12:00:00Z")}, "SourcePodNotFound", NO_POD),
+        ({"box_pods": (pod(owner_uid="other", box_label="box"),)}, "SourcePodNotFound", NO_POD),
+        ({"box_pods": (pod("box-1"),)}, "SourcePodNotFound", NO_POD),
+    ],
+    ids=["registry", "sandbox", "no pod", "gone", "another uid", "terminating", "only labelled", "not slot 0"],
+)
+def test_without_a_source_it_fails_with_the_reason(changes: dict[str, Any], reason: str, message: str) -> None:
+    assert failed(snapshot.plan(view(snap(), **changes))) == (reason, message)
+
+
+def test_only_single_sandboxes_get_a_public_snapshot() -> None:
+    plan = snapshot.plan(view(snap(internal=False), box=box(replicas=2), box_pods=(pod(), pod("box-1"))))
+    assert failed(plan)[0] == "UnsupportedReplicas"
+
+
+def test_a_snapshot_of_a_paused_sandbox_says_where_its_content_is() -> None:
+    plan = snapshot.plan(view(snap(internal=False), box=box(status={"phase": "Paused"}), box_pods=()))
+    assert "pause snapshot" in failed(plan)[1]
+
+
+def test_a_stale_record_does_not_choose_the_source() -> None:
+    # Given a sandbox that left its pool, whose old pool pod still runs
+    left = box(record={"pods": ["warm-1"], "poolRef": "warm"}, pause=True)
+    plan = snapshot.plan(view(snap(), box=left, box_slots={0: pod("warm-1", owner_uid="pool")}))
+    assert plan.status is not None
+    assert plan.status["sourcePodName"] == "box-0"
+
+
+def test_containers_that_do_not_run_in_the_pod_are_left_out_and_told() -> None:
+    template = {"spec": {"containers": [{"name": "main"}, {"name": "renamed"}, {"name": "ended"}]}}
+    live = source()
+    live["spec"]["containers"] = [{"name": n} for n in ("main", "ended", "injected")]
+    live["status"]["containerStatuses"].append({"name": "ended", "state": {"terminated": {}}})
+    plan = snapshot.plan(view(snap(), box=box(template=template), source=live))
+    assert plan.status is not None
+    assert [c["containerName"] for c in plan.status["containers"]] == ["main"]
+    assert of(plan, EmitEvent)[0].message.startswith("not saved: renamed, ended, injected")
+
+
+def test_two_snapshots_of_a_pod_go_one_after_the_other() -> None:
+    plan = snapshot.plan(view(snap(**recorded()), rivals=("osb-snap-1",)))
+    assert made(plan) == []
+    assert plan.status is not None
+    assert told(plan.status["conditions"]) == {"Progressing": "WaitingForSnapshot"}
+    assert plan.again is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"push_secret": "missing"}, "PushSecretNotFound"),
+        ({"node_gone": True}, "NodeUnavailable"),
+        ({"source": source(uid="another")}, "SourcePodNotFound"),
+        ({"create_refused": "is invalid"}, "BuildCommitJobFailed"),
+    ],
+)
+def test_what_can_never_work_fails_before_a_job_is_made(changes: dict[str, Any], reason: str) -> None:
+    plan = snapshot.plan(view(snap(**recorded()), **changes))
+    assert failed(plan)[0] == reason
+    assert made(plan) == []
+
+
+def test_a_leftover_job_of_an_earlier_snapshot_is_removed_and_never_believed() -> None:
+    plan = snapshot.plan(view(snap(**recorded()), commit_job=job(owner="earlier", succeeded=1)))
+    assert [(a.name, a.uid) for a in of(plan, DeleteObject)] == [("box-pause-commit", "uid-box-pause-commit")]
+    assert plan.status is not None
+    assert plan.status["phase"] == "Pending"
+
+
+def test_a_users_job_of_the_same_name_is_respected() -> None:
+    theirs = job(owner="", succeeded=1)
+    theirs["metadata"]["labels"] = {}
+    plan = snapshot.plan(view(snap(**recorded()), commit_job=theirs))
+    assert failed(plan)[0] == "BuildCommitJobFailed"
+    assert of(plan, DeleteObject) == []
+
+
+# -- committing ------------------------------------------------------------------------------------------------------
+
+
+def committing(**more: Any) -> dict[str, Any]:
+    progress = condition("Progressing", "Committing", "The commit Job runs, attempt 1 of 3")
+    return snap(**recorded("Committing", conditions=[progress]), **more)
+
+
+def test_a_result_for_every_container_makes_it_succeed_with_digests() -> None:
+    plan = snapshot.plan(view(committing(), commit_job=done_job(), job_pods=(job_pod(report()),)))
+    assert plan.status is not None
+    assert plan.status["phase"] == "Succeed"
+    assert plan.status["containers"] == [{"containerName": "main", "imageUri": IMAGE, "imageDigest": DIGEST}]
+    assert told(plan.status["conditions"]) == {"Ready": "SnapshotReady"}
+    assert [e.reason for e in of(plan, EmitEvent)] == ["JobSucceeded"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "{trunc",
+        "[]",
+        report(containers=[]),
+        report(containers=[{"name": "main", "image": "other", "digest": DIGEST}]),
+    ],
+    ids=["empty", "cut", "a list", "nothing in it", "another image"],
+)
+def test_a_result_that_does_not_tell_everything_is_a_failure_and_unfreezes(message: object) -> None:
+    plan = snapshot.plan(view(committing(), commit_job=done_job(), job_pods=(job_pod(message),)))
+    assert failed(plan)[0] == "ResultUnreadable"
+    assert made(plan) == ["box-pause-unpause"]
+
+
+def test_a_result_of_another_jobs_pod_is_not_taken() -> None:
+    plan = snapshot.plan(view(committing(), commit_job=done_job(), job_pods=(job_pod(report(), owner="earlier"),)))
+    assert plan.status is not None
+    assert plan.status["phase"] == "Committing"
+    late = snapshot.plan(view(committing(), commit_job=done_job(), now=at(60)))
+    assert failed(late)[0] == "ResultUnreadable"
+
+
+def test_a_digest_of_a_committer_that_knows_none_is_left_out() -> None:
+    old = {"containers": [{"name": "main", "image": IMAGE, "digest": DIGEST}]}
+    plan = snapshot.plan(view(committing(), commit_job=done_job(), job_pods=(job_pod(old),)))
+    assert plan.status is not None
+    assert plan.status["containers"] == [{"containerName": "main", "imageUri": IMAGE}]
+
+
+def test_a_failed_job_fails_the_snapshot_with_its_words_and_unfreezes() -> None:
+    plan = snapshot.plan(view(committing(), commit_job=failed_job("deadline")))
+    assert failed(plan) == ("CommitJobFailed", "deadline")
+    assert made(plan) == ["box-pause-unpause"]
+    assert [e.reason for e in of(plan, EmitEvent)] == ["JobFailed"]
+
+
+def test_nothing_is_unfrozen_when_the_pod_is_gone_or_it_was_tried_already() -> None:
+    gone = snapshot.plan(view(committing(), commit_job=failed_job(), source=None))
+    again = snapshot.plan(view(committing(), commit_job=failed_job(), unpause_job=job(name="box-pause-unpause")))
+    assert made(gone) == made(again) == []
+
+
+def test_a_job_with_failed_pods_is_still_running() -> None:
+    plan = snapshot.plan(view(committing(), commit_job=job(failed=2)))
+    assert plan.status is not None
+    assert (plan.status["phase"], plan.again) == ("Committing", snapshot.POLL)
+
+
+def test_a_job_that_disappears_is_made_again_three_times_at_most() -> None:
+    obj = committing()
+    for attempt in (2, 3):
+        plan = snapshot.plan(view(obj))
+        assert made(plan) == ["box-pause-commit"]
+        assert plan.status is not None
+        assert f"attempt {attempt} of 3" in plan.status["conditions"][0]["message"]
+        obj = {**obj, "status": plan.status}
+    assert failed(snapshot.plan(view(obj)))[0] == "CommitJobFailed"
+
+
+def test_a_job_that_gets_no_pod_or_no_node_fails_fast() -> None:
+    stuck = snapshot.plan(view(committing(), commit_job=job(age=61)))
+    assert failed(stuck)[0] == "PodCreateForbidden"
+    assert len(of(stuck, DeleteObject)) == 1
+    young = snapshot.plan(view(committing(), commit_job=job(age=59)))
+    assert young.status is not None
+    assert young.status["phase"] == "Committing"
+    lost = snapshot.plan(view(committing(), commit_job=job(active=1), node_gone=True))
+    assert failed(lost)[0] == "NodeUnavailable"
+
+
+# -- final -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", ["Succeed", "Failed"])
+def test_a_final_phase_keeps_its_reason_and_only_the_generation_follows(phase: str) -> None:
+    kind, reason = ("Ready", "SnapshotReady") if phase == "Succeed" else ("Failed", "CommitJobFailed")
+    stored = recorded(phase, conditions=[condition(kind, reason, "why")])
+    obj = snap(**stored)
+    obj["metadata"]["generation"] = 4
+    plan = snapshot.plan(view(obj, commit_job=failed_job(), source=None))
+    assert plan.status == {**stored, "observedGeneration": 4}
+
+
+def test_a_finished_job_is_kept_five_minutes_and_then_deleted() -> None:
+    obj = snap(**recorded("Succeed", conditions=[condition("Ready", "SnapshotReady", since=-299)]))
+    early = snapshot.plan(view(obj, commit_job=done_job()))
+    assert of(early, DeleteObject) == []
+    assert early.again == pytest.approx(1)
+    late = snapshot.plan(view(obj, commit_job=done_job(), now=at(2)))
+    assert [a.name for a in of(late, DeleteObject)] == ["box-pause-commit"]
+
+
+# -- deletion --------------------------------------------------------------------------------------------------------
+
+
+def going(obj: dict[str, Any], *, seconds: float = 1) -> dict[str, Any]:
+    obj["metadata"]["deletionTimestamp"] = times.format(at(-seconds))
+    return obj
+
+
+def released(plan: Plan) -> bool:
+    return any(action.patch["metadata"]["finalizers"] == [] for action in of(plan, PatchObject))
+
+
+def test_a_final_snapshot_is_released_at_once_with_its_jobs() -> None:
+    obj = going(snap(internal=False, **recorded("Succeed")))
+    plan = snapshot.plan(view(obj, commit_job=done_job()))
+    assert released(plan)
+    assert [a.name for a in of(plan, DeleteObject)] == ["box-pause-commit"]
+
+
+def test_deleting_in_mid_commit_stops_the_job_and_unfreezes_before_letting_go() -> None:
+    obj = going(committing())
+    first = snapshot.plan(view(obj, commit_job=job(active=1)))
+    assert [a.name for a in of(first, DeleteObject)] == ["box-pause-commit"]
+    assert made(first) == ["box-pause-unpause"]
+    assert not released(first)
+    ending = {"metadata": {}, "status": {"phase": "Running"}}
+    unpause = job(name="box-pause-unpause", active=1)
+    assert not released(snapshot.plan(view(obj, unpause_job=unpause, job_pods=(ending,))))
+    assert not released(snapshot.plan(view(obj, unpause_job=unpause)))
+    assert released(snapshot.plan(view(obj, unpause_job=job(name="box-pause-unpause", succeeded=1))))
+
+
+def test_a_pause_that_was_given_up_unfreezes_what_its_commit_left_frozen() -> None:
+    obj = going(snap(**recorded("Succeed")))
+    plan = snapshot.plan(view(obj))
+    assert made(plan) == ["box-pause-unpause"]
+    assert not released(plan)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": None},
+        {"source": source(uid="the-resumed-one")},
+        {"box": None},
+        {"box": box(deleting=True)},
+        {"node_gone": True},
+    ],
+    ids=["pod gone", "pod replaced", "sandbox gone", "sandbox going", "node gone"],
+)
+def test_nothing_is_unfrozen_for_a_pod_that_does_not_go_on(changes: dict[str, Any]) -> None:
+    plan = snapshot.plan(view(going(snap(**recorded("Succeed"))), **changes))
+    assert made(plan) == []
+    assert released(plan)
+
+
+def test_deletion_never_takes_longer_than_its_limit() -> None:
+    plan = snapshot.plan(view(going(committing(), seconds=200), unpause_job=job(name="box-pause-unpause", active=1)))
+    assert released(plan)
+    assert [e.reason for e in of(plan, EmitEvent)] == ["CleanupTimeout"]
+
+
+def test_other_finalizers_stay() -> None:
+    obj = going(snap(internal=False, **recorded("Failed")))
+    obj["metadata"]["finalizers"] = ["a/b", names.FINALIZER_SNAPSHOT, "c/d"]
+    plan = snapshot.plan(view(obj, source=None))
+    assert of(plan, PatchObject)[0].patch["metadata"]["finalizers"] == ["a/b", "c/d"]
+
+
+# -- image references ------------------------------------------------------------------------------------------------
+
+
+def test_tags_tell_pause_from_public_snapshots_and_incarnations_apart() -> None:
+    assert tag("box-pause", SNAP_UID, generation=7) == "snap-gen7-5a9d0c11"
+    public = "osb-snap-11111111222243338444555555555555"
+    assert tag(public, SNAP_UID, generation=None) == "snap-11111111222243338444555555555555-5a9d0c11"
+    other = tag("mine", SNAP_UID, generation=None)
+    assert other.startswith("snap-")
+    assert len(other) == len("snap-") + 32 + 9
+
+
+def test_namespace_sandbox_and_container_are_separate_parts_of_an_image() -> None:
+    uris = set()
+    for name, container in (("a-b", "c"), ("a", "b-c")):
+        live = source()
+        live["spec"]["containers"] = [{"name": container}]
+        spec = box(name=name, template={"spec": {"containers": [{"name": container}]}})
+        plan = snapshot.plan(view(snap(), box=spec, source=live))
+        assert plan.status is not None
+        uris.add(plan.status["containers"][0]["imageUri"])
+    assert len(uris) == 2
+    assert all("/ns/" in uri for uri in uris)
+
+
+def test_a_long_sandbox_name_still_gives_an_image_name() -> None:
+    plan = snapshot.plan(view(snap(), box=box(name="b" * 253)))
+    assert plan.status is not None
+    check_reference(plan.status["containers"][0]["imageUri"])
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["https://reg/ns/a:t", "reg/ns//a:t", "reg/Ns/a:t", "reg/ns/a:", "a:t", "reg/ns/" + "a" * 260 + ":t", "/ns/a:t"],
+)
+def test_references_that_a_registry_refuses_are_refused_first(uri: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_reference(uri)
+
+
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [
+        ({"registry": "https://reg.example"}, "--snapshot-registry"),
+        ({"registry": "reg.example/"}, "--snapshot-registry"),
+        ({"image_template": "{registry}/{sandbox}/{container}:{tag}"}, "--snapshot-image-template"),
+        ({"image_template": "{registry}/{namespace}/{sandbox}/{container}:latest"}, "--snapshot-image-template"),
+        ({"image_template": "{registry}/{namespace}/{oops}:{tag}"}, "--snapshot-image-template"),
+        ({"job_timeout": 0.5}, "--commit-job-timeout"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_start(changes: dict[str, Any], flag: str) -> None:
+    assert {problem.field for problem in option_problems(replace(OPTIONS, **changes))} == {flag}
+
+
+def test_good_settings_have_no_problems() -> None:
+    flat = "{registry}/{namespace}--{sandbox}--{container}:{tag}"
+    assert option_problems(OPTIONS) == option_problems(replace(OPTIONS, image_template=flat)) == []
+    assert option_problems(replace(OPTIONS, registry="reg.example:5000/team/a")) == []
+    assert at(0) == NOW
