@@ -10,6 +10,7 @@ for _, member in ipairs(keys) do
   redis.call('HDEL', q_key(kind, 'seen'), member)
   q_dirty(kind, member, 2, 'timer')
   redis.call('SADD', q_key(kind, 'deep'), member)
-  q_offer(kind, member, 2)
+  local blocked = q_blocked(kind, member)
+  if blocked then q_due(kind, member, blocked) else q_offer(kind, member, 2) end
 end
 return #keys
