@@ -61,6 +61,11 @@ def _count(before: Obj, after: Obj | None) -> None:
         metrics.inc("opensandbox_snapshots_total", result="succeed" if now == names.SUCCEED else "failed")
 
 
+def look(p: Pass, raw: Obj) -> SnapshotView:
+    """What the pass would decide on; reads only (`osbctl explain`, `osbctl plan`)."""
+    return _view(p, raw)
+
+
 def _view(p: Pass, raw: Obj) -> SnapshotView:
     meta, status = raw["metadata"], raw.get("status") or {}
     box = _box(p, raw)
@@ -72,7 +77,7 @@ def _view(p: Pass, raw: Obj) -> SnapshotView:
     node = status.get("sourceNodeName") or ((source or {}).get("spec") or {}).get("nodeName") or ""
     return SnapshotView(
         now=p.now(), obj=raw, box=box, box_pods=pods, box_slots=slots, source=source, commit_job=commit,
-        unpause_job=unpause, job_pods=_job_pods(p, commit, unpause),
+        unpause_job=unpause, job_pods=_job_pods(p, raw, commit, unpause),
         rivals=_rivals(p, raw, source), push_secret=_push_secret(p), node_gone=_node_gone(p, node),
         pool_template=pool_template, pool_revision=pool_revision, options=_options(p),
     )  # fmt: skip
@@ -114,12 +119,15 @@ def _source(
     return raw if raw is not None and (not uid or raw["metadata"]["uid"] == uid) else None
 
 
-def _job_pods(p: Pass, *jobs: Obj | None) -> tuple[Obj, ...]:
+def _job_pods(p: Pass, raw: Obj, *jobs: Obj | None) -> tuple[Obj, ...]:
+    """Pods of the two Jobs; while the snapshot is deleted also those of Jobs that are gone already."""
     found: list[Obj] = []
-    for job in jobs:
-        if job is not None:
-            raws, _ = p.kube.all("pod", p.key.namespace, labels=f"job-name={job['metadata']['name']}")
-            found += [raw for raw in raws if controller_uid(raw) == job["metadata"]["uid"]]
+    name = raw["metadata"]["name"]
+    for job, job_name in zip(jobs, (commit_name(name), unpause_name(name)), strict=True):
+        if job is None and not raw["metadata"].get("deletionTimestamp"):
+            continue
+        raws, _ = p.kube.all("pod", p.key.namespace, labels=f"job-name={job_name}")
+        found += [pod for pod in raws if job is None or controller_uid(pod) == job["metadata"]["uid"]]
     return tuple(found)
 
 
@@ -137,7 +145,7 @@ def _rivals(p: Pass, raw: Obj, source: Obj | None) -> tuple[str, ...]:
         and (other.get("status") or {}).get("sourcePodUID") == uid
         and ((other.get("status") or {}).get("phase") or "") in ACTIVE
         and not other["metadata"].get("deletionTimestamp")
-        and _age(other) < mine
+        and ((other.get("status") or {}).get("phase") == names.COMMITTING or _age(other) < mine)
     )
 
 

@@ -9,7 +9,7 @@ import orjson
 
 from osb.api import names, times
 from osb.facts.boxview import SnapshotOptions, SnapshotView
-from tests.doubles.boxes import NOW, UID, at, box, pod
+from tests.doubles.boxes import NOW, UID, at, box, condition, pod
 
 Obj = dict[str, Any]
 SNAP_UID = "5a9d0c11-2222"
@@ -105,3 +105,9 @@ def view(obj: Mapping[str, Any], **more: Any) -> SnapshotView:
         "options": OPTIONS,
     }
     return SnapshotView(**(values | more))
+
+
+def committing(**more: Any) -> Obj:
+    """A snapshot whose commit Job runs for the first time."""
+    progress = condition("Progressing", "Committing", "The commit Job runs, attempt 1 of 3")
+    return snap(**recorded("Committing", conditions=[progress]), **more)

@@ -1,0 +1,273 @@
+"""Resuming a sandbox, and every way in which that fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from osb.api import names
+from osb.decide import batch
+from osb.decide.moves import merge_diff
+from osb.decide.resuming import image_reference
+from tests.doubles.boxes import condition, pod
+from tests.doubles.boxworld import World, merge, pause, running
+
+
+def annotations(world: World) -> dict[str, str]:
+    return dict(world.box["metadata"].get("annotations") or {})
+
+
+def generation(world: World) -> int:
+    return int(world.box["metadata"]["generation"])
+
+
+def resumed(world: World) -> World:
+    world.edit(pause=False)
+    world.run(3)
+    return world
+
+
+def test_a_resume_starts_a_pod_from_the_saved_images_by_digest() -> None:
+    world = resumed(pause(running()))
+    image = world.bodies["box-0"]["spec"]["containers"][0]["image"]
+    assert image.startswith("reg.example/ns/box/main@sha256:")
+    assert world.box["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    assert world.phase == "Resuming"
+    memory = orjson.loads(annotations(world)[names.RESUMED_FROM])
+    assert (memory["images"], memory["cycles"]) == ({"main": image}, 1)
+    world.ready(main_image=image)
+    world.run()
+    assert (world.phase, world.reason("Ready")) == ("Succeed", "PodsReady")
+    world.run()
+    assert world.snapshot is not None
+    assert world.snapshot.deleting
+
+
+def test_images_of_the_snapshot_win_over_shard_patches() -> None:
+    patch = {"spec": {"containers": [{"name": "main", "image": "original"}]}}
+    world = resumed(pause(running(shardPatches=[patch])))
+    assert world.bodies["box-0"]["spec"]["containers"][0]["image"].startswith("reg.example/")
+
+
+def test_the_pull_secret_is_added_once() -> None:
+    world = pause(running())
+    world.options = replace(world.options, resume_pull_secret="pull")
+    world = resumed(world)
+    assert world.bodies["box-0"]["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+    world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
+    world.run(2)
+    world.gone()
+    again = resumed(pause(world))
+    assert again.box["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_a_missing_pull_secret_is_told() -> None:
+    world = pause(running())
+    world.options = replace(world.options, resume_pull_secret="pull")
+    world.edit(pause=False)
+    world.run()
+    plan = batch.plan(replace(world.view(), pull_secret_missing=True))
+    assert "ResumePullSecretMissing" in [getattr(a, "reason", "") for a in plan.actions]
+
+
+def test_containers_without_a_saved_image_are_told() -> None:
+    two = {"spec": {"containers": [{"name": "main", "image": "a"}, {"name": "side", "image": "b"}]}}
+    world = resumed(pause(running(template=two)))
+    assert "ContainersNotRestored" in world.events
+    assert world.bodies["box-0"]["spec"]["containers"][1]["image"] == "b"
+
+
+def test_a_missing_snapshot_sends_a_resume_back_and_creates_no_pod() -> None:
+    world = pause(running())
+    world.snapshot = None
+    world.edit(pause=False)
+    world.run(2)
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "SnapshotNotFound")
+    assert world.pods == {}
+    assert world.box["spec"]["pause"] is False
+    world.run(3)
+    assert world.phase == "Paused", "not tried again without a new request"
+
+
+def test_a_snapshot_that_is_not_ready_sends_a_resume_back() -> None:
+    world = pause(running())
+    world.saved(phase=names.COMMITTING)
+    world.edit(pause=False)
+    world.run(2)
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "SnapshotNotReady")
+    text = next(c["message"] for c in world.status["conditions"] if c["type"] == "ResumeFailed")
+    assert text == "snapshot not ready: phase=Committing"
+
+
+def test_once_the_images_are_in_the_template_the_snapshot_may_vanish() -> None:
+    world = resumed(pause(running()))
+    world.snapshot = None
+    world.run(2)
+    assert world.phase == "Resuming"
+    assert list(world.pods) == ["box-0"]
+    world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
+    world.run()
+    assert world.phase == "Succeed"
+
+
+def test_images_of_an_earlier_cycle_are_never_taken_for_the_present_ones() -> None:
+    # Given a sandbox that was paused and resumed once, and paused again
+    world = resumed(pause(running()))
+    world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
+    world.run(2)
+    world.gone()
+    world = pause(world)
+    # When the second snapshot is lost before the resume
+    world.snapshot = None
+    world.edit(pause=False)
+    world.run(2)
+    # Then the resume fails instead of going back to the first snapshot's content
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "SnapshotNotFound")
+
+
+def test_cycles_are_counted_once_each() -> None:
+    world = running()
+    for cycle in (1, 2, 3):
+        world = resumed(pause(world))
+        assert orjson.loads(annotations(world)[names.RESUMED_FROM])["cycles"] == cycle
+        world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
+        world.run(2)
+        world.gone()
+
+
+def test_a_failed_resume_recovers_by_itself_when_the_pod_becomes_ready() -> None:
+    world = resumed(pause(running()))
+    image = world.bodies["box-0"]["spec"]["containers"][0]["image"]
+    world.ready(phase="Pending", ready=False, waiting=(("main", "CrashLoopBackOff"),), main_image=image)
+    world.run()
+    assert world.phase == "Failed"
+    assert (world.reason("ResumeFailed"), world.reason("PodFailed")) == ("CrashLoopBackOff", "CrashLoopBackOff")
+    world.ready(main_image=image)
+    world.run()
+    assert (world.phase, world.reason("ResumeFailed"), world.reason("PodFailed")) == ("Succeed", "", "")
+
+
+def test_a_failed_resume_falls_back_to_paused_so_that_it_can_be_asked_for_again() -> None:
+    world = resumed(pause(running()))
+    image = world.bodies["box-0"]["spec"]["containers"][0]["image"]
+    world.ready(phase="Pending", ready=False, waiting=(("main", "CrashLoopBackOff"),), main_image=image)
+    world.run()
+    world.wait(601)
+    world.run()
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "CrashLoopBackOff")
+    world.gone()
+    assert world.pods == {}
+    assert world.snapshot is not None
+    assert not world.snapshot.deleting
+    world.run(2)
+    assert world.phase == "Paused"
+    world.edit(pause=None)
+    world.edit(pause=False)
+    world.run(3)
+    assert world.phase == "Resuming"
+    assert list(world.pods) == ["box-0"]
+
+
+def test_a_resume_that_never_gets_a_ready_pod_times_out() -> None:
+    world = resumed(pause(running()))
+    world.wait(601)
+    world.run()
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "ResumeTimeout")
+    assert world.pods["box-0"].deleting
+
+
+def test_a_retry_from_failed_replaces_the_broken_pod() -> None:
+    world = resumed(pause(running()))
+    image = world.bodies["box-0"]["spec"]["containers"][0]["image"]
+    world.ready(phase="Pending", ready=False, waiting=(("main", "CrashLoopBackOff"),), main_image=image)
+    world.run()
+    assert world.phase == "Failed"
+    world.wait(60)
+    world.edit(pause=None)
+    world.edit(pause=False)
+    world.run(2)
+    assert world.phase == "Resuming"
+    assert world.pods["box-0"].deleting
+
+
+def test_terminating_pods_of_before_neither_fail_nor_complete_a_resume() -> None:
+    world = resumed(pause(running()))
+    world.pods["old"] = pod("old", index_label="0", deleting=1, ready=True)
+    world.pods.pop("box-0")
+    world.run()
+    assert world.phase == "Resuming"
+
+
+def test_a_ready_pod_of_somebody_else_does_not_complete_a_resume() -> None:
+    world = pause(running())
+    world.snapshot = None
+    world.edit(pause=False)
+    world.run()
+    world.pods["box-0"] = pod("box-0", owner_uid="somebody", box_label="box")
+    world.run()
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "SnapshotNotFound")
+
+
+def test_a_sandbox_in_resuming_with_a_ready_pod_and_no_snapshot_is_running() -> None:
+    world = pause(running())
+    world.snapshot = None
+    world.edit(pause=False)
+    world.run()
+    world.ready()
+    world.run()
+    assert (world.phase, world.reason("ResumeFailed")) == ("Succeed", "")
+
+
+def test_a_pause_asked_for_during_a_resume_is_made_afterwards() -> None:
+    world = resumed(pause(running()))
+    world.edit(pause=True)
+    world.run()
+    assert world.phase == "Resuming"
+    world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
+    world.run()
+    assert world.phase == "Succeed"
+    world.run()
+    world.gone()
+    world.run(2)
+    assert world.phase == "Pausing"
+
+
+# -- small parts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("uri", "digest", "found"),
+    [
+        ("reg:5000/ns/box/main:snap-1", "sha256:ab", "reg:5000/ns/box/main@sha256:ab"),
+        ("reg:5000/ns/box/main:snap-1", "", "reg:5000/ns/box/main:snap-1"),
+        ("main:1", "sha256:ab", "main@sha256:ab"),
+    ],
+)
+def test_an_image_is_referred_to_by_digest_when_it_is_known(uri: str, digest: str, found: str) -> None:
+    assert image_reference(uri, digest) == found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"a": 1}),
+        ({"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"c": [2]}}),
+        ({"a": {"b": 1}}, {"a": 3}),
+        ({"a": 1}, {"a": 1}),
+    ],
+)
+def test_the_difference_as_a_merge_patch_gives_the_new_document(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert merge(old, merge_diff(old, new)) == new
+
+
+def test_a_condition_without_a_time_starts_its_clock_now() -> None:
+    world = running()
+    world.edit(pause=True)
+    world.run()
+    del world.status["conditions"][0]["lastTransitionTime"]
+    world.run()
+    assert world.phase == "Pausing"
+    assert condition("Progressing")["status"] == "True"
