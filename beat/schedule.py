@@ -15,8 +15,6 @@ from celery import beat
 
 from osb.config import Settings
 from osb.errors import OsbError
-from osb.kube.client import Kube
-from osb.kube.client import connect as connect_kube
 from osb.obs import log, metrics
 from osb.reconcile.duties import Duties
 from osb.reconcile.installation import Installation
@@ -37,7 +35,6 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
         self.me = uuid.uuid4().hex
         self.settings = Settings.from_env()
         self._store: Store | None = None
-        self._kube: Kube | None = None
         self._acting = False
         self._next = 0.0
         super().__init__(*args, **kwargs)
@@ -62,9 +59,8 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
     def _turn(self) -> float:
         if self._store is None:
             self._store = connect_store(self.settings.redis_url, name="beat")
-            self._kube = connect_kube(self.settings, pool=4)
             self.duties = Duties(self._store, sweep_seconds=int(self.settings.resync_seconds))
-            self.installation = Installation(self._kube, self._store, self.settings)
+            self.installation = Installation(self._store, self.settings)
         now = time.monotonic()
         if now >= self._next or not self._acting:
             self._acting = self._store.duty.hold("beat", self.me, LEASE_SECONDS)

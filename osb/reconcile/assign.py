@@ -1,23 +1,91 @@
-"""Choose a pool for a sandbox with poolRef `*` and write it (spec/pool.md 12). Next: the pool's own line."""
+"""Choose a pool for a sandbox with poolRef `*` and write it (spec/pool.md 12). Next: the pool's own line.
+
+In: the sandbox and every pool of its namespace. Pods that waiting sandboxes will take, and allocations that a pool's
+status does not show yet, are counted as taken, so that a burst spreads instead of choosing one pool. The patch carries
+the sandbox's version: a user's edit wins.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
+
+from osb.api import batchsandbox, names
+from osb.api import pool as pools
+from osb.api.key import POOL, Key
+from osb.api.pool import PoolSpec
+from osb.decide import assign as decision
+from osb.facts.adds import Add
 from osb.facts.boxview import Waiting
+from osb.facts.ledger import HELD, RESV
+from osb.reconcile import gather
 from osb.reconcile.gather import Obj
 from osb.reconcile.world import Pass
+
+LINE_HEAD = 100  # waiters of each pool whose pods are counted as promised
+AGAIN = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """`assigned`: poolRef was written. Else `waiting` says why no pool fits, and `again` when to try once more."""
+    """`assigned`: poolRef was written. Else `waiting` says why no pool fits, and `again` when to try once more (a pool
+    that appears or changes wakes the sandbox anyway)."""
 
     assigned: bool = False
     summary: str = ""
     waiting: Waiting | None = None
-    again: float = 30.0
+    again: float = AGAIN
+
+
+def look(p: Pass, raw: Obj) -> decision.Choice | None:
+    """The choice without writing it; None for a sandbox that is going. What `osbctl explain` shows."""
+    box = batchsandbox.parse(raw)
+    if not decision.assignable(box, p.now()):
+        return None
+    found = _pools(p)
+    profile = p.world.profiles.table(p.kube, p.settings).find(box.annotations.get(names.ASSIGN_PROFILE, ""))
+    return decision.choose(box, found, profile=profile, promised={pool.name: _promised(p, pool) for pool in found})
 
 
 def choose(p: Pass, raw: Obj) -> Chosen:
-    raise NotImplementedError
+    """Choose and write. Raises Conflict when the sandbox changed meanwhile: it is decided again."""
+    choice = look(p, raw)
+    if choice is None:
+        return Chosen(summary="going: no pool is chosen")
+    box = batchsandbox.parse(raw)
+    if not choice.pool:
+        waiting = decision.waiting(choice, box)
+        text = f"Failed to assign pool: {waiting.detail}"
+        p.events.emit(raw, "Warning", names.EVENT_FAILED_ASSIGN, text)
+        return Chosen(summary=f"no pool fits: {waiting.detail[:120]}", waiting=waiting)
+    meta = raw["metadata"]
+    p.check()
+    p.step("assign")
+    body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "spec": {"poolRef": choice.pool}}
+    stored = p.kube.patch("batchsandbox", meta["namespace"], meta["name"], body)
+    p.forward.put("batchsandbox", [stored], own=p.key, versioned=True)
+    p.store.queue.add([Add(key=Key(POOL, meta["namespace"], choice.pool), reason=f"sandbox {meta['name']} assigned")])
+    p.events.emit(stored, "Normal", names.EVENT_POOL_ASSIGNED, f"Assigned to pool {choice.pool}")
+    return Chosen(assigned=True, summary=f"assigned to pool {choice.pool}")
+
+
+def _pools(p: Pass) -> list[PoolSpec]:
+    """Every pool of the namespace."""
+    prefix = f"{p.key.namespace}/"
+    members = [member for member in p.store.mirror.names("pool") if member.startswith(prefix)]
+    reading = p.store.mirror.read("pool", members)
+    if gather.fresh(reading):
+        return [pools.parse(orjson.loads(entry.doc)) for entry in reading.entries.values() if entry is not None]
+    raws, _ = p.kube.all("pool", p.key.namespace)
+    return [pools.parse(raw) for raw in raws]
+
+
+def _promised(p: Pass, pool: PoolSpec) -> int:
+    """Pods that are spoken for and that the pool's status does not show as allocated."""
+    counts = p.store.ledger(pool.namespace, pool.name).counts()
+    shown = pool.status.get("allocated")
+    unseen = counts.get(HELD, 0) + counts.get(RESV, 0) - (shown if isinstance(shown, int) else 0)
+    reading = p.store.mirror.load("batchsandbox", "wait", pool.member, limit=LINE_HEAD)
+    boxes = [batchsandbox.parse(orjson.loads(e.doc)) for e in reading.entries.values() if e is not None]
+    return max(0, unseen) + sum(box.replicas - len(batchsandbox.claims(box)) for box in boxes)

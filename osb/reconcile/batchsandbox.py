@@ -49,9 +49,7 @@ def _assign(p: Pass, raw: Obj, plan: Plan) -> Outcome:
     chosen = assign.choose(p, raw)
     if chosen.assigned:
         return Done(summary=chosen.summary, progress=True)
-    rest = Plan(
-        tuple(a for a in plan.actions if not isinstance(a, AssignPool)), plan.status, plan.reasons, plan.again
-    )
+    rest = Plan(tuple(a for a in plan.actions if not isinstance(a, AssignPool)), plan.status, plan.reasons, plan.again)
     view = boxview.build(p, raw, waiting=chosen.waiting)
     shown = batch.plan(view)
     done = execute(p, "batchsandbox", raw, Plan(rest.actions, shown.status, shown.reasons, shown.again))

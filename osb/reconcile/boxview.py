@@ -59,9 +59,7 @@ def _pool_slots(p: Pass, spec: BoxSpec) -> tuple[dict[int, PodFact], tuple[str, 
     """(slot -> pod that this sandbox really has, why it must be quarantined)."""
     pool, pool_uid = claims.effective_pool(spec)
     recorded = claims.slots(spec)
-    found = gather.matching(
-        recorded, gather.pods_named(p, "poolpod", [name for name, _ in recorded.values()])
-    )
+    found = gather.matching(recorded, gather.pods_named(p, "poolpod", [name for name, _ in recorded.values()]))
     if not found:
         return {}, None
     ledger = p.store.ledger(spec.namespace, pool)
@@ -75,18 +73,14 @@ def _pool_slots(p: Pass, spec: BoxSpec) -> tuple[dict[int, PodFact], tuple[str, 
         entry = entries.get(pod.name)
         if pod.owner_kind != names.KIND_POOL or pod.owner_name != pool:
             foreign.append(pod.name)
-        elif not believed or (
-            entry is not None and entry.box_uid == spec.uid and entry.state in (RESV, HELD, REL)
-        ):
+        elif not believed or (entry is not None and entry.box_uid == spec.uid and entry.state in (RESV, HELD, REL)):
             slots[slot] = pod
         elif entry is not None and entry.state == CONF:
             disputed.append(pod.name)
         else:
             foreign.append(pod.name)
     if disputed:
-        text = (
-            f"two sandboxes claim {', '.join(disputed[:5])}; it is handed to nobody until one of them is gone"
-        )
+        text = f"two sandboxes claim {', '.join(disputed[:5])}; it is handed to nobody until one of them is gone"
         return slots, (names.REASON_ALLOCATION_CONFLICT, text)
     if foreign:
         text = f"its record names {', '.join(foreign[:5])}, which the pool has not given to it; such names are ignored"
@@ -101,9 +95,7 @@ def _waiting(p: Pass, spec: BoxSpec) -> Waiting | None:
         return None
     raw = gather.read_one(p, "pool", spec.namespace, pool)
     if raw is None:
-        return Waiting(
-            code=names.WAIT_POOL_NOT_FOUND, detail=f"there is no Pool {pool} in namespace {spec.namespace}"
-        )
+        return Waiting(code=names.WAIT_POOL_NOT_FOUND, detail=f"there is no Pool {pool} in namespace {spec.namespace}")
     if raw["metadata"].get("deletionTimestamp"):
         return Waiting(code=names.WAIT_POOL_DELETING, detail=f"Pool {pool} is being deleted")
     return None
@@ -115,11 +107,7 @@ def _pool_deleted(p: Pass, spec: BoxSpec) -> bool:
     if pool in ("", names.ANY_POOL) or not uid:
         return False
     found = gather.read_one(p, "pool", spec.namespace, pool)
-    if (
-        found is not None
-        and found["metadata"]["uid"] == uid
-        and not found["metadata"].get("deletionTimestamp")
-    ):
+    if found is not None and found["metadata"]["uid"] == uid and not found["metadata"].get("deletionTimestamp"):
         return False
     fresh = gather.live(p, "pool", spec.namespace, pool)
     return fresh is None or bool(fresh["metadata"].get("deletionTimestamp"))
@@ -132,9 +120,7 @@ def _tasks(p: Pass, spec: BoxSpec) -> Any:
     return tasks.summary(p.store.tasks.get_all(spec.uid, Node).values(), spec)
 
 
-def _pause_facts(
-    p: Pass, spec: BoxSpec, slots: dict[int, PodFact]
-) -> tuple[SnapshotFact | None, Obj | None, bool]:
+def _pause_facts(p: Pass, spec: BoxSpec, slots: dict[int, PodFact]) -> tuple[SnapshotFact | None, Obj | None, bool]:
     """(the pause snapshot, the live source pod's template when it may be needed, pull secret missing)."""
     if spec.pause is None and spec.phase not in PAUSE_PHASES and not spec.detaching:
         return None, None, False

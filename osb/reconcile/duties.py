@@ -74,9 +74,7 @@ class Duties:
         for kind in KINDS:
             rescued = self.store.queue.rescue(kind)
             if rescued.broken:
-                metrics.inc(
-                    "opensandbox_queue_rescued_total", rescued.broken, kind=kind, what="lease_expired"
-                )
+                metrics.inc("opensandbox_queue_rescued_total", rescued.broken, kind=kind, what="lease_expired")
                 log.warning("keys came back from vanished workers", kind=kind, count=rescued.broken)
 
     def sweep(self) -> None:
@@ -89,9 +87,7 @@ class Duties:
         if not self.store.duty.slot("sweep", slot, ttl=2 * SWEEP_SLOT_SECONDS):
             return
         for kind in (POOL, BATCHSANDBOX, SNAPSHOT):
-            members = [
-                m for m in self.store.mirror.names(kind) if zlib.crc32(m.encode()) % slots == slot % slots
-            ]
+            members = [m for m in self.store.mirror.names(kind) if zlib.crc32(m.encode()) % slots == slot % slots]
             adds = [Add(key=of_member(kind, m), cls="later", deep=True, reason="sweep") for m in members]
             if kind == BATCHSANDBOX:
                 with_tasks = set(self.store.mirror.tasked())

@@ -130,9 +130,7 @@ def _end(one: Pass, outcome: Outcome) -> bool:
             one.key, one.token, words[type(outcome)], seconds=seconds, progress=outcome.progress
         )
     except StoreDown as down:
-        log.warning(
-            "the end of a pass was not recorded; its lease will run out", key=one.key.text, error=str(down)
-        )
+        log.warning("the end of a pass was not recorded; its lease will run out", key=one.key.text, error=str(down))
         return False
     if not ended.ours:
         log.info("the key was taken over while this pass ran", key=one.key.text)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from osb.config import Settings
 from osb.errors import ApiError
-from osb.kube.client import Kube
+from osb.kube.client import connect
 from osb.kube.lease import InstallationLease
 from osb.obs.log import get_logger
 from osb.store.client import Store
@@ -29,7 +29,6 @@ WATCH_FRESH_SECONDS = 140.0
 class Installation:
     """Renews or observes the Lease; `ours()` is what a watcher asks before it lists or enqueues."""
 
-    kube: Kube
     store: Store
     settings: Settings
     me: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -62,27 +61,30 @@ class Installation:
 
     def renew(self) -> bool:
         """Acquire or renew; writes the copy in Redis; says once who else holds it. False: not ours."""
-        if self._lease is None:
-            self._lease = InstallationLease(self.kube, self.settings)
+        lease = self._own()
         try:
-            gap = self._lease.unwatched_since()
-            ours = self._lease.acquire_or_renew()
-            holder = "" if ours else self._lease.holder()
+            gap = lease.unwatched_since()
+            ours = lease.acquire_or_renew()
+            holder = "" if ours else lease.holder()
         except ApiError as error:
             self._say(f"the Lease cannot be read or written: {error}")
             return False
         if ours and gap is not None:
             self.store.duty.note_unwatched(gap)
         self.store.duty.publish_holder(holder)
-        self._say(
-            "" if ours else f"the Lease is held by {holder}: nothing is enqueued or written until it is free"
-        )
+        self._say("" if ours else f"the Lease is held by {holder}: nothing is enqueued or written until it is free")
         return ours
 
     def release(self) -> None:
         """Give the Lease up, so that another controller may act at once (clean exit of `osbctl up`, uninstall)."""
         if not self.settings.no_lease:
-            (self._lease or InstallationLease(self.kube, self.settings)).release()
+            self._own().release()
+
+    def _own(self) -> InstallationLease:
+        """The Lease has its own client: neither a throttled window nor the budget of others may delay a renewal."""
+        if self._lease is None:
+            self._lease = InstallationLease(connect(self.settings, pool=2, limited=False), self.settings)
+        return self._lease
 
     def _say(self, text: str) -> None:
         if text != self._said:

@@ -48,9 +48,7 @@ class Nodes:
             raw["metadata"]["name"]: NodeFact(
                 name=raw["metadata"]["name"],
                 unschedulable=True,
-                draining=any(
-                    t.get("key") in DRAIN_TAINTS for t in (raw.get("spec") or {}).get("taints") or ()
-                ),
+                draining=any(t.get("key") in DRAIN_TAINTS for t in (raw.get("spec") or {}).get("taints") or ()),
             )  # fmt: skip
             for raw in raws
         }

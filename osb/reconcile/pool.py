@@ -93,11 +93,7 @@ def _gone(p: Pass) -> Outcome:
         return Done(summary="exists again")
     meta = p.store.ledger(p.key.namespace, p.key.name).meta()
     held = [box for box in gather.live_boxes(p, p.key.name) if names.FINALIZER_POOL in box.spec.finalizers]
-    going = [
-        box
-        for box in held
-        if box.spec.deleting is not None and names.FINALIZER_TASKS not in box.spec.finalizers
-    ]
+    going = [box for box in held if box.spec.deleting is not None and names.FINALIZER_TASKS not in box.spec.finalizers]
     freed = [one for one in in_parallel(p, lambda box: _free(p, box), going) if one is True]
     waiting = [box for box in gather.live_boxes(p, p.key.name) if box.spec.deleting is None]
     p.store.queue.add(

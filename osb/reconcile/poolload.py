@@ -90,6 +90,4 @@ def _live(p: Pass, hot: HotLoad) -> Load:
     entries = p.store.ledger(p.key.namespace, p.key.name).holders(list(free)) if free and ready else {}
     stock = [pod for name, pod in free.items() if name in entries and entries[name].state == FREE]
     busy = p.store.mirror.count("batchsandbox", "busy", p.key.member)
-    return Load(
-        raw, pool, ready, waiters, stock, hot.counts, len(waiters), busy, len(stock), hot.ledger.epoch
-    )
+    return Load(raw, pool, ready, waiters, stock, hot.counts, len(waiters), busy, len(stock), hot.ledger.epoch)

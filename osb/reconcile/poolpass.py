@@ -88,9 +88,7 @@ def _settle_box(
         return dead
     spec = batchsandbox.parse(raw)
     kept = claims.slots(spec)
-    held = (
-        gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()])) if kept else {}
-    )
+    held = gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()])) if kept else {}
     claim = Claim(pool=p.key.name, pool_uid=pool_uid, box=spec, raw=raw, pods=alive, held=held, first=False)
     ledger = p.store.ledger(p.key.namespace, p.key.name)
     proofs = [(pod.name, pod.uid, RESV, uid) for pod in alive.values()]
@@ -125,10 +123,13 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     waits = [w for w in (plan.again, done.again, status_again, served.again) if w is not None]
     _journal(p, plan.reasons, done)
     if waits:
-        return After(
-            seconds=max(0.05, min(waits)), summary=said, progress=done.writes > 0 or bool(served.settled)
-        )
+        return After(seconds=max(0.05, min(waits)), summary=said, progress=done.writes > 0 or bool(served.settled))
     return Done(summary=said, progress=done.writes > 0 or bool(served.settled))
+
+
+def look(p: Pass, now: Load) -> PoolView:
+    """What the full pass would decide on; reads only (`osbctl explain`, `osbctl plan`)."""
+    return _view(p, now)[0]
 
 
 def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:

@@ -69,9 +69,7 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     states: dict[str, int] = {}
     for entry in entries.values():
         states[entry.state] = states.get(entry.state, 0) + 1
-    log.warning(
-        "rebuilt a ledger from the cluster", pool=p.key.member, trusted=trusted, pods=len(pods), **states
-    )
+    log.warning("rebuilt a ledger from the cluster", pool=p.key.member, trusted=trusted, pods=len(pods), **states)
     return True
 
 
@@ -100,16 +98,12 @@ def _touched(p: Pass, boxes: Sequence[BoxSpec], pool: PoolSpec, epoch: str) -> l
     return result
 
 
-def claims_on(
-    pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolSpec
-) -> dict[str, list[_Claim]]:
+def claims_on(pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolSpec) -> dict[str, list[_Claim]]:
     """Pod name -> who claims it. An unreadable record claims every pod of this pool that its text names."""
     found: dict[str, list[_Claim]] = {}
     for box in boxes:
         if box.record_error is not None:
-            text = " ".join(
-                str(box.annotations.get(key, "")) for key in (names.ALLOC_STATUS, names.ALLOC_RELEASE)
-            )
+            text = " ".join(str(box.annotations.get(key, "")) for key in (names.ALLOC_STATUS, names.ALLOC_RELEASE))
             for name in pods:
                 if name in text:
                     found.setdefault(name, []).append(_Claim(box, 0, 0, False))
@@ -124,9 +118,7 @@ def claims_on(
     return found
 
 
-def entry_of(
-    pod: PodFact, claimed: Sequence[_Claim], former: Former, *, trusted: bool, watched: bool
-) -> LedgerEntry:
+def entry_of(pod: PodFact, claimed: Sequence[_Claim], former: Former, *, trusted: bool, watched: bool) -> LedgerEntry:
     """The state of one pod."""
     old = former.entries.get(pod.name)
     same = old is not None and old.pod_uid == pod.uid
@@ -174,9 +166,7 @@ def adopt(p: Pass, proof: Proof, limit: int = 400) -> int:
     state = ledger.state()
     if not state.counts.get(DIRTY):
         return 0
-    todo = [
-        (n, e) for n, e in ledger.holders(list(state.todo)).items() if e.state == DIRTY and e.policy == ADOPT
-    ]
+    todo = [(n, e) for n, e in ledger.holders(list(state.todo)).items() if e.state == DIRTY and e.policy == ADOPT]
     pods = gather.pods_named(p, "poolpod", [name for name, _ in todo[:limit]])
 
     def touch(item: tuple[str, LedgerEntry]) -> tuple[Move, dict[str, Any] | None]:

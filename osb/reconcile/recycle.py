@@ -36,11 +36,7 @@ def reconcile(p: Pass) -> Outcome:
     if raw is None:
         return Done(summary="the pod is gone")
     pod = pod_fact(raw)
-    pool = (
-        gather.read_one(p, "pool", p.key.namespace, pod.owner_name)
-        if pod.owner_kind == names.KIND_POOL
-        else None
-    )
+    pool = gather.read_one(p, "pool", p.key.namespace, pod.owner_name) if pod.owner_kind == names.KIND_POOL else None
     if pool is None or pool["metadata"]["uid"] != pod.owner_uid:
         return Done(summary="its pool is gone")
     spec = pools.parse(pool)
@@ -112,9 +108,7 @@ def _close(p: Pass, pod: PodFact, record: RestartRecord) -> None:
         except NotFound:
             return
         return
-    raise OsbError(
-        f"the restart attempt on pod {pod.namespace}/{pod.name} could not be closed; the pod is deleted"
-    )
+    raise OsbError(f"the restart attempt on pod {pod.namespace}/{pod.name} could not be closed; the pod is deleted")
 
 
 def _patch(text: str, version: str) -> Obj:

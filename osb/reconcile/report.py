@@ -17,13 +17,7 @@ def began(kind: str, state: str, waited_ms: int) -> None:
 def finished(kind: str, outcome: Outcome, took: float) -> None:
     """A reconcile ended; the names are those of existing dashboards."""
     name = "sandboxsnapshot" if kind == "snapshot" else kind
-    result = (
-        "requeue_after"
-        if isinstance(outcome, After)
-        else "error"
-        if isinstance(outcome, Retry)
-        else "success"
-    )
+    result = "requeue_after" if isinstance(outcome, After) else "error" if isinstance(outcome, Retry) else "success"
     metrics.inc("controller_runtime_reconcile_total", controller=name, result=result)
     metrics.observe("controller_runtime_reconcile_time_seconds", took, controller=name)
     if isinstance(outcome, Retry):

@@ -23,10 +23,10 @@ from osb.decide import allocate
 from osb.decide.allocate import Dealt
 from osb.decide.plan import names_text
 from osb.facts.pod import PodFact
-from osb.facts.poolview import ServeView, WaitingBox
+from osb.facts.poolview import Memory, ServeView, WaitingBox
 from osb.obs import metrics
 from osb.obs.log import get_logger
-from osb.reconcile import gather
+from osb.reconcile import gather, memory
 from osb.reconcile.gather import Box
 from osb.reconcile.world import Pass
 from osb.store.ledger_types import Grant, Proof
@@ -68,9 +68,10 @@ def serve(p: Pass, proof: Proof, stock: Stock) -> Served:
     boxes = {box.spec.uid: box for box in stock.waiters}
     pods = {pod.name: pod for pod in stock.available}
     barred: set[tuple[str, int]] = set()
+    known = _known(p, stock)
     for _ in range(TRIES):
         waiting = [_waiting(box, stock.pool.uid, barred) for box in boxes.values()]
-        dealt = allocate.grants(_view(p, stock, waiting=waiting, available=list(pods.values())))
+        dealt = allocate.grants(_view(p, stock, known, waiting=waiting, available=list(pods.values())))
         if not dealt.grants:
             return Served(dealt)
         p.step("dealt")
@@ -85,6 +86,12 @@ def serve(p: Pass, proof: Proof, stock: Stock) -> Served:
     return Served(Dealt(unmet=dealt.unmet, demand=dealt.demand), again=0.05)
 
 
+def look(p: Pass, stock: Stock) -> Dealt:
+    """What `serve` would deal now; takes nothing (`osbctl explain`)."""
+    waiting = [_waiting(box, stock.pool.uid, set()) for box in stock.waiters]
+    return allocate.grants(_view(p, stock, waiting=waiting, available=stock.available))
+
+
 def _waiting(box: Box, pool_uid: str, barred: set[tuple[str, int]]) -> WaitingBox:
     spec = box.spec
     slots = tuple(slot for slot in claims.wants(spec, pool_uid) if (spec.uid, slot) not in barred)
@@ -96,10 +103,20 @@ def _since(box: Box) -> datetime | None:
     return times.parse_or_none(condition.get("lastTransitionTime")) if condition else None
 
 
-def _view(p: Pass, stock: Stock, *, waiting: list[WaitingBox], available: list[PodFact]) -> ServeView:
+def _known(p: Pass, stock: Stock) -> Memory:
+    """What the full pass knows of all sandboxes, needed only for fair share and when pods are scarce."""
+    wanted = sum(box.spec.replicas for box in stock.waiters)
+    scarce = wanted > len(stock.available) and len(stock.waiters) > 1
+    return memory.recall(p, stock.pool) if stock.pool.fairness or scarce else Memory()
+
+
+def _view(
+    p: Pass, stock: Stock, known: Memory, *, waiting: list[WaitingBox], available: Sequence[PodFact]
+) -> ServeView:
     return ServeView(
         now=p.now(), pool=stock.pool, revision=stock.revision, waiting=waiting, available=available,
         counts=stock.counts, line=stock.line, create_failing=stock.create_failing,
+        held_for_ever=known.held_for_ever, held_by_tenant=known.held_by_tenant,
     )  # fmt: skip
 
 
@@ -125,17 +142,9 @@ def _deliver(
         box = boxes[grant.uid]
         given = {slot: pods[name] for slot, name, _ in grant.pods}
         kept = claims.slots(box.spec) if box.spec.record is not None else {}
-        held = (
-            gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()]))
-            if kept
-            else {}
-        )
-        todo.append(
-            Claim(pool=pool.name, pool_uid=pool.uid, box=box.spec, raw=box.raw, pods=given, held=held)
-        )
-    results = [
-        one for one in in_parallel(p, lambda claim: deliver(p, claim), todo) if isinstance(one, Settled)
-    ]
+        held = gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()])) if kept else {}
+        todo.append(Claim(pool=pool.name, pool_uid=pool.uid, box=box.spec, raw=box.raw, pods=given, held=held))
+    results = [one for one in in_parallel(p, lambda claim: deliver(p, claim), todo) if isinstance(one, Settled)]
     conclude(p, proof, results)
     served = Served(dealt, results)
     waits = [one.again for one in results if one.again is not None]
@@ -175,9 +184,7 @@ def _tell(p: Pass, delivered: Sequence[Settled]) -> None:
         full = len(claim.pods) + len(claim.held) >= box.replicas
         if full:
             waited = max(0.0, (now - box.created).total_seconds())
-            metrics.observe(
-                "opensandbox_pool_allocation_seconds", waited, namespace=p.key.namespace, pool=p.key.name
-            )
+            metrics.observe("opensandbox_pool_allocation_seconds", waited, namespace=p.key.namespace, pool=p.key.name)
         p.events.emit(one.claim.raw, "Normal", names.EVENT_SCHEDULED, _scheduled(p.key.name, names_),
                       component=names.COMPONENT_POOL)  # fmt: skip
     p.store.journal.append(*entries)

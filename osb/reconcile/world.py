@@ -23,6 +23,7 @@ from osb.kube.events import EventRecorder
 from osb.obs.deadline import Deadline, Watchdog
 from osb.obs.log import get_logger
 from osb.reconcile.nodes import Nodes
+from osb.reconcile.profiles import Profiles
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
 from osb.store.forward import Forwarder
@@ -53,6 +54,7 @@ class World:
     watchdog: Watchdog
     stop: threading.Event = field(default_factory=threading.Event)
     nodes: Nodes = field(default_factory=Nodes)
+    profiles: Profiles = field(default_factory=Profiles)
     step: Step = no_step
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _halt: tuple[float, bool] = (0.0, False)

@@ -55,7 +55,7 @@ class Watcher:
         """Connect, take or watch the Lease, start one thread per kind."""
         self.kube = connect_kube(self.settings, pool=len(SOURCES) * 2 + 4)
         self.store = connect_store(self.settings.redis_url, name="watcher")
-        self.installation = Installation(self.kube, self.store, self.settings)
+        self.installation = Installation(self.store, self.settings)
         forward = Forwarder(self.store)
         for source in SOURCES:
             stream = Stream(
@@ -105,9 +105,7 @@ class Watcher:
     def ready(self) -> bool:
         """True after the first list of every kind, while none is stale (twice the watch timeout)."""
         limit = 2 * 70.0
-        return bool(self.streams) and all(
-            s.synced.is_set() and time.monotonic() - s.beat < limit for s in self.streams
-        )
+        return bool(self.streams) and all(s.synced.is_set() and time.monotonic() - s.beat < limit for s in self.streams)
 
     def alive(self) -> bool:
         """True while every stream's loop showed life within 90 s (a silent watch ends itself after 80)."""
