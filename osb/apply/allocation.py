@@ -111,9 +111,7 @@ def _judged(hand: Hand, claim: Claim, error: ApiError) -> Settled:
     except ApiError as unread:
         return Settled(claim=claim, again=0.2, cause=f"{error}; and then {unread}")
     if live is not None and live["metadata"]["uid"] == box.uid and names_them(live, claim):
-        return Settled(
-            claim=claim, moves=_moves(claim, "settle", HELD), stored=live, delivered=True, cause=str(error)
-        )
+        return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=live, delivered=True, cause=str(error))
     to = "free" if claim.first else "dirty"
     same = live is not None and live["metadata"]["uid"] == box.uid
     return Settled(
@@ -126,9 +124,7 @@ def names_them(live: Obj, claim: Claim) -> bool:
     """True when the live record has every pod of the claim in its slot, by name and UID, and not released."""
     held = claims.claims(batchsandbox.parse(live))
     return all(
-        slot in held
-        and held[slot][0] == pod.name
-        and (not held[slot][1] or pod.uid.startswith(held[slot][1]))
+        slot in held and held[slot][0] == pod.name and (not held[slot][1] or pod.uid.startswith(held[slot][1]))
         for slot, pod in claim.pods.items()
     )
 

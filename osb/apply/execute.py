@@ -112,7 +112,7 @@ class _Executor:
             case _:
                 raise TypeError(f"{type(action).__name__} is not an action of a {self.kind} plan")
 
-    # -- pods -----------------------------------------------------------------------------------------------------
+    # -- pods -------------------------------------------------------------------------------------------------
 
     def _create(self, group: list[CreatePod]) -> None:
         assert self.done.obj is not None
@@ -126,9 +126,7 @@ class _Executor:
             if isinstance(result, ApiError):
                 self.done.failed.append(result)
                 self.done.refused[action.name] = str(result)
-                self._tell(
-                    "Warning", names.EVENT_FAILED_CREATE, f"failed to create pod {action.name}: {result}"
-                )
+                self._tell("Warning", names.EVENT_FAILED_CREATE, f"failed to create pod {action.name}: {result}")
             elif result.pod is None:
                 self.done.refused[action.name] = "the name belongs to a pod of somebody else"
                 text = f"failed to create pod {action.name}: a pod of that name exists and is not ours"
@@ -155,9 +153,7 @@ class _Executor:
         for action, result in zip(group, in_parallel(self.hand, delete, group), strict=True):
             if isinstance(result, ApiError):
                 self.done.failed.append(result)
-                self._tell(
-                    "Warning", names.EVENT_FAILED_DELETE, f"failed to delete pod {action.name}: {result}"
-                )
+                self._tell("Warning", names.EVENT_FAILED_DELETE, f"failed to delete pod {action.name}: {result}")
             else:
                 self.done.count("deleted")
 
@@ -169,7 +165,7 @@ class _Executor:
         self.hand.kube.patch("pod", self.namespace, action.name, body)
         self.done.count("patched pods")
 
-    # -- the object itself ------------------------------------------------------------------------------------------
+    # -- the object itself ------------------------------------------------------------------------------------
 
     def _patch(self, action: PatchObject) -> None:
         own = action.kind == self.kind and self.done.obj is not None and action.name == self._name
@@ -216,7 +212,7 @@ class _Executor:
         if own:
             self.done.obj = answer
         if kind in MIRRORED:
-            self.hand.forward.put(kind, [answer], own=self.hand.key if own else None, versioned=own)
+            self.hand.forward.put(kind, [answer], own=self.hand.key, versioned=own)
 
     def _delete_box(self, action: DeleteBox) -> None:
         self.hand.check()
@@ -230,7 +226,7 @@ class _Executor:
             return
         self.done.count("deleted the sandbox")
 
-    # -- other objects ------------------------------------------------------------------------------------------------
+    # -- other objects ----------------------------------------------------------------------------------------
 
     def _create_object(self, action: CreateObject) -> None:
         self.hand.check()
@@ -260,7 +256,7 @@ class _Executor:
             return
         self.done.count(f"deleted {action.kind}")
 
-    # -- events ---------------------------------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------------------
 
     @property
     def _name(self) -> str:

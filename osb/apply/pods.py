@@ -42,15 +42,11 @@ def create_pod(hand: Hand, namespace: str, name: str, body: Mapping[str, Any], *
         return Created(name, pod if owner_uid(pod) == owner else None)
 
 
-def delete_pod(
-    hand: Hand, namespace: str, name: str, *, uid: str, version: str = "", grace: int | None = None
-) -> bool:
+def delete_pod(hand: Hand, namespace: str, name: str, *, uid: str, version: str = "", grace: int | None = None) -> bool:
     """DELETE with preconditions. True: it is gone for good. False: it is terminating, or not the pod meant."""
     hand.step("delete")
     try:
-        answer = hand.kube.delete(
-            "pod", namespace, name, uid=uid or None, version=version or None, grace=grace
-        )
+        answer = hand.kube.delete("pod", namespace, name, uid=uid or None, version=version or None, grace=grace)
     except NotFound:
         return True
     except Conflict:

@@ -57,9 +57,7 @@ class Applied:
         self.again = seconds if self.again is None else min(self.again, seconds)
 
 
-def pool_plan(
-    hand: Hand, proof: Proof, view: PoolView, plan: Plan, *, raws: Mapping[str, Obj], pool: Obj
-) -> Applied:
+def pool_plan(hand: Hand, proof: Proof, view: PoolView, plan: Plan, *, raws: Mapping[str, Obj], pool: Obj) -> Applied:
     """Carry out `plan`. `raws`: raw sandboxes by UID, `pool`: the raw Pool. Raises Fenced when the key was lost."""
     one = _Executor(hand, proof, view, dict(raws), pool)
     for kind, group in groupby(plan.actions, key=type):
@@ -93,7 +91,7 @@ class _Executor:
             raise TypeError(f"{kind.__name__} is not an action of a pool plan")
         handlers[kind](group)
 
-    # -- the ledger -----------------------------------------------------------------------------------------------
+    # -- the ledger -------------------------------------------------------------------------------------------
 
     def _move(self, moves: Sequence[Move]) -> list[bool]:
         if not moves:
@@ -164,7 +162,7 @@ class _Executor:
             for slot, (name, uid) in held.items()
         )
 
-    # -- losses -----------------------------------------------------------------------------------------------------
+    # -- losses -----------------------------------------------------------------------------------------------
 
     def _record_losses(self, lost: Sequence[LedgerEntry]) -> None:
         by_box: dict[str, list[int]] = {}
@@ -176,9 +174,7 @@ class _Executor:
         def one(item: tuple[str, list[int]]) -> Obj | None:
             return release.record_loss(self.hand, self.raws[item[0]], item[1])
 
-        for (uid, slots), stored in zip(
-            by_box.items(), in_parallel(self.hand, one, by_box.items()), strict=True
-        ):
+        for (uid, slots), stored in zip(by_box.items(), in_parallel(self.hand, one, by_box.items()), strict=True):
             if isinstance(stored, ApiError):
                 self._failed(stored)
                 continue
@@ -202,14 +198,12 @@ class _Executor:
         self.raws[uid] = raw
         self.hand.forward.put("batchsandbox", [raw], own=self.hand.key, versioned=True)
 
-    # -- idle pods ----------------------------------------------------------------------------------------------------
+    # -- idle pods --------------------------------------------------------------------------------------------
 
     def _dooms(self, group: list[plans.Doom]) -> None:
         """Out of the stock first, then deleted: a planned delete cannot hit a pod that was given away meanwhile."""
         moves = [
-            Move(
-                what="doom", pod=d.name, pod_uid=d.uid, from_state=d.from_state, box_uid=self._box_uid(d.name)
-            )
+            Move(what="doom", pod=d.name, pod_uid=d.uid, from_state=d.from_state, box_uid=self._box_uid(d.name))
             for d in group
             if d.from_state != "doom"
         ]
@@ -217,9 +211,7 @@ class _Executor:
         doomed = [d for d in group if (e := self.entries.get(d.name)) is not None and e.state == "doom"]
 
         def delete(d: plans.Doom) -> bool:
-            return pod_writes.delete_pod(
-                self.hand, self.hand.key.namespace, d.name, uid=d.uid, version=d.version
-            )
+            return pod_writes.delete_pod(self.hand, self.hand.key.namespace, d.name, uid=d.uid, version=d.version)
 
         self._deleted(doomed, in_parallel(self.hand, delete, doomed))
 
@@ -234,9 +226,7 @@ class _Executor:
             if isinstance(result, ApiError):
                 self._failed(result)
                 if not isinstance(result, Conflict):
-                    self._tell(
-                        "Warning", names.EVENT_FAILED_DELETE, f"Failed to delete pool pod {d.name}: {result}"
-                    )
+                    self._tell("Warning", names.EVENT_FAILED_DELETE, f"Failed to delete pool pod {d.name}: {result}")
                 continue
             removed.append(d.name)
             if result:
@@ -268,7 +258,7 @@ class _Executor:
             else:
                 self.done.count("deleted", [d.name])
 
-    # -- new pods -------------------------------------------------------------------------------------------------------
+    # -- new pods ---------------------------------------------------------------------------------------------
 
     def _creates(self, group: list[plans.CreatePod]) -> None:
         """Names into the ledger, then one POST each; the answer is the observation (spec/pitfalls.md 18)."""
@@ -280,9 +270,7 @@ class _Executor:
         self.hand.step("intended")
 
         def create(c: plans.CreatePod) -> Created:
-            return pod_writes.create_pod(
-                self.hand, self.hand.key.namespace, c.name, c.body, owner=self.view.pool.uid
-            )
+            return pod_writes.create_pod(self.hand, self.hand.key.namespace, c.name, c.body, owner=self.view.pool.uid)
 
         results = self._create_all(group, create)
         made = [r.pod for r in results if isinstance(r, Created) and r.pod is not None]
@@ -344,7 +332,7 @@ class _Executor:
             )
             self._tell("Warning", names.EVENT_FAILED_CREATE, f"Failed to create pool pod: {refused[0]}")
 
-    # -- returned pods --------------------------------------------------------------------------------------------------
+    # -- returned pods ----------------------------------------------------------------------------------------
 
     def _recycles(self, group: list[plans.Recycle]) -> None:
         todo = [r for r in group if (e := self.entries.get(r.name)) is not None and e.policy != ADOPT]
@@ -392,7 +380,7 @@ class _Executor:
         if entry is not None and entry.pod_uid == r.uid:
             self.recycled.append(Recycled(r.name, entry, gone))
 
-    # -- small things -----------------------------------------------------------------------------------------------------
+    # -- small things -----------------------------------------------------------------------------------------
 
     def _patch_pods(self, group: list[plans.PatchPod]) -> None:
         def patch(action: plans.PatchPod) -> Obj | None:
@@ -436,9 +424,7 @@ class _Executor:
             if uid in self.raws:
                 self.raws[uid] = stored
             if action.kind in ("pool", "batchsandbox"):
-                self.hand.forward.put(
-                    action.kind, [stored], own=self.hand.key, versioned=bool(action.version)
-                )
+                self.hand.forward.put(action.kind, [stored], own=self.hand.key, versioned=bool(action.version))
 
     def _events(self, group: list[plans.EmitEvent]) -> None:
         by_name = {raw["metadata"]["name"]: raw for raw in self.raws.values()}
@@ -471,7 +457,7 @@ class _Executor:
         self.done.failed.append(error)
         self.done.retry(error.retry_after or (0.1 if isinstance(error, Conflict) else RETRY_SECONDS))
 
-    # -- acknowledgements, last ---------------------------------------------------------------------------------------------
+    # -- acknowledgements, last -------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Acknowledge what is recycled, then let go of sandboxes of which nothing is held."""
@@ -486,9 +472,7 @@ class _Executor:
             return release.acknowledge(self.hand, self.proof, item[0], item[1])
 
         freed: list[str] = [one.pod for one in nobodys]
-        for (uid, _), answer in zip(
-            by_box.items(), in_parallel(self.hand, acknowledge, by_box.items()), strict=True
-        ):
+        for (uid, _), answer in zip(by_box.items(), in_parallel(self.hand, acknowledge, by_box.items()), strict=True):
             if isinstance(answer, ApiError):
                 self._failed(answer)
                 continue
@@ -498,9 +482,7 @@ class _Executor:
                 self._stored(uid, answer.stored)
         self.done.count("released", freed)
         if freed:
-            self._tell(
-                "Normal", names.EVENT_POD_RECYCLED, f"Recycled {len(freed)} pod(s): {names_text(freed)}"
-            )
+            self._tell("Normal", names.EVENT_POD_RECYCLED, f"Recycled {len(freed)} pod(s): {names_text(freed)}")
         self._let_go()
 
     def _let_go(self) -> None:

@@ -105,9 +105,7 @@ def finish(hand: Hand, raw: Obj, pods: Collection[str]) -> Obj | None:
     hand.check()
     hand.step("finish")
     try:
-        return hand.kube.patch(
-            "batchsandbox", meta["namespace"], meta["name"], after.patch(meta["resourceVersion"])
-        )
+        return hand.kube.patch("batchsandbox", meta["namespace"], meta["name"], after.patch(meta["resourceVersion"]))
     except NotFound:
         return None
 

@@ -29,9 +29,7 @@ def authority(ip: str, port: int) -> str:
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
-def request(
-    ip: str, port: int, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None
-) -> bytes:
+def request(ip: str, port: int, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None) -> bytes:
     """The bytes of one request; the connection is closed after the answer."""
     lines = [
         f"{method} {path} HTTP/1.1",

@@ -96,9 +96,7 @@ def _results(box: batchsandbox.BoxSpec, finals: Iterable[Node]) -> Iterable[tupl
         yield names.TASK_RESULTS, merged.text()
 
 
-def _release(
-    box: batchsandbox.BoxSpec, give: Iterable[str], force: Iterable[str]
-) -> Iterable[tuple[str, str]]:
+def _release(box: batchsandbox.BoxSpec, give: Iterable[str], force: Iterable[str]) -> Iterable[tuple[str, str]]:
     recorded = set(box.record.pods) if box.record is not None else set()
     pods = sorted({*box.release, *(set(give) & recorded)})
     forced = sorted({*box.force, *(set(force) & recorded)})

@@ -91,9 +91,7 @@ class ExecutorClient:
             return {}
         return asyncio.run_coroutine_threadsafe(self._gather(calls, budget), self._loop).result()
 
-    async def _gather(
-        self, calls: dict[int, Coroutine[Any, Any, Answer]], budget: float
-    ) -> dict[int, Answer]:
+    async def _gather(self, calls: dict[int, Coroutine[Any, Any, Answer]], budget: float) -> dict[int, Answer]:
         gate = asyncio.Semaphore(CONCURRENCY)
 
         async def one(call: Coroutine[Any, Any, Answer]) -> Answer:

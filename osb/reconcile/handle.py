@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key
 from osb.errors import ApiError, Conflict, DeadlinePassed, Fenced, OsbError, StoreDown
+from osb.obs import trace
 from osb.obs.deadline import Deadline
 from osb.obs.log import get_logger
 from osb.reconcile import batchsandbox, pool, recycle, report, snapshot, tasks
@@ -69,6 +70,8 @@ def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> t
     report.began(key.kind, begin.state, begin.waited_ms)
     if begin.state != "run":
         return begin.state, "", False
+    if trace.on:
+        trace.mark("begin", key.text, token[:8])
     started = time.monotonic()
     deadline = Deadline()
     lease = world.keeper.hold(key, token)
@@ -82,6 +85,8 @@ def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> t
     finally:
         world.keeper.drop(lease)
     again = _end(one, outcome)
+    if trace.on:
+        trace.mark("end", key.text, f"{token[:8]} {type(outcome).__name__}")
     _report(one, outcome, time.monotonic() - started)
     return "run", outcome.summary, again
 

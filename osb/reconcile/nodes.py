@@ -49,7 +49,7 @@ class Nodes:
                 name=raw["metadata"]["name"],
                 unschedulable=True,
                 draining=any(t.get("key") in DRAIN_TAINTS for t in (raw.get("spec") or {}).get("taints") or ()),
-            )  # fmt: skip
+            )
             for raw in raws
         }
         return self._nodes

@@ -44,7 +44,7 @@ def pod_names(pool: str) -> Iterator[str]:
         yield f"{head}-{''.join(random.choices(ALPHABET, k=5))}"
 
 
-# -- reservations of an earlier pass ----------------------------------------------------------------------------------
+# -- reservations of an earlier pass -------------------------------------------------------------------------
 
 
 def settle_leftovers(p: Pass, proof: Proof, now: Load) -> None:
@@ -103,7 +103,7 @@ def _move(what: str, name: str, entry: LedgerEntry, *, to: str = "", policy: str
                 to=to, policy=policy)  # fmt: skip
 
 
-# -- the full pass ------------------------------------------------------------------------------------------------------
+# -- the full pass -------------------------------------------------------------------------------------------
 
 
 def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:

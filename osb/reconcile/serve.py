@@ -89,7 +89,7 @@ def serve(p: Pass, proof: Proof, stock: Stock) -> Served:
 def look(p: Pass, stock: Stock) -> Dealt:
     """What `serve` would deal now; takes nothing (`osbctl explain`)."""
     waiting = [_waiting(box, stock.pool.uid, set()) for box in stock.waiters]
-    return allocate.grants(_view(p, stock, waiting=waiting, available=stock.available))
+    return allocate.grants(_view(p, stock, _known(p, stock), waiting=waiting, available=stock.available))
 
 
 def _waiting(box: Box, pool_uid: str, barred: set[tuple[str, int]]) -> WaitingBox:
