@@ -22,6 +22,7 @@ from osb.decide.status import box_status, endpoints
 from osb.errors import ApiError, NotFound, Unavailable
 from osb.facts.boxview import BatchView
 from osb.facts.pod import PodFact
+from osb.obs import trace
 from osb.store.ledger_types import HELD, RESV, Move
 
 Obj = dict[str, Any]
@@ -78,6 +79,8 @@ def deliver(hand: Hand, claim: Claim) -> Settled:
     except ApiError as error:
         return _judged(hand, claim, error)
     hand.step("claimed")
+    if trace.on:
+        trace.mark("claimed", claim.box.member, hand.token[:8])
     return _with_status(hand, claim, answer)
 
 
@@ -95,6 +98,8 @@ def _with_status(hand: Hand, claim: Claim, answer: Obj) -> Settled:
     try:
         stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view))
         writes += int(wrote)
+        if trace.on:
+            trace.mark("status", claim.box.member, hand.token[:8])
     except ApiError as error:
         cause = f"status: {error}"
     return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=stored, delivered=True,

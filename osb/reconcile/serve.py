@@ -24,7 +24,7 @@ from osb.decide.allocate import Dealt
 from osb.decide.plan import names_text
 from osb.facts.pod import PodFact
 from osb.facts.poolview import Memory, ServeView, WaitingBox
-from osb.obs import metrics
+from osb.obs import metrics, trace
 from osb.obs.log import get_logger
 from osb.reconcile import gather, memory
 from osb.reconcile.gather import Box
@@ -75,8 +75,12 @@ def serve(p: Pass, proof: Proof, stock: Stock) -> Served:
         if not dealt.grants:
             return Served(dealt)
         p.step("dealt")
+        if trace.on:
+            _mark(p, "dealt", dealt)
         taken = ledger.allocate(proof, uuid.uuid4().hex, _grants(dealt))
         p.step("reserved")
+        if trace.on:
+            trace.mark("reserved", p.key.text, p.token[:8])
         if taken.ok:
             return _deliver(p, proof, dealt, boxes=boxes, pods=pods, pool=stock.pool)
         metrics.inc("opensandbox_ledger_conflicts_total", cause="pod_taken")
@@ -118,6 +122,11 @@ def _view(
         counts=stock.counts, line=stock.line, create_failing=stock.create_failing,
         held_for_ever=known.held_for_ever, held_by_tenant=known.held_by_tenant,
     )  # fmt: skip
+
+
+def _mark(p: Pass, stage: str, dealt: Dealt) -> None:
+    for grant in dealt.grants:
+        trace.mark(stage, grant.box, p.token[:8])
 
 
 def _grants(dealt: Dealt) -> list[Grant]:

@@ -19,7 +19,7 @@ from typing import Any
 from osb.errors import ApiError, Gone, StoreDown
 from osb.kube.client import Kube
 from osb.kube.watch import WatchEvent
-from osb.obs import metrics
+from osb.obs import metrics, trace
 from osb.obs.log import get_logger
 from osb.store.client import Store
 from osb.store.forward import Forwarder
@@ -80,6 +80,8 @@ class Stream:
         self.version = self.forward.relist(self.source.kind, pages)
         self.beat = time.monotonic()
         self.synced.set()
+        if trace.on:
+            trace.mark("listed", self.source.kind)
         log.info(
             "listed",
             kind=self.source.kind,
@@ -165,9 +167,19 @@ class Stream:
     def _flush(self, run: list[dict[str, Any]]) -> bool:
         if not run:
             return False
+        if trace.on:
+            _mark("seen", run)
         summary = self.forward.put(self.source.kind, list(run))
+        if trace.on:
+            _mark("mirrored", run)
         run.clear()
         return summary.unsynced
+
+
+def _mark(stage: str, objs: Sequence[dict[str, Any]]) -> None:
+    for obj in objs:
+        meta = obj["metadata"]
+        trace.mark(stage, f"{meta.get('namespace', '')}/{meta['name']}", str(meta["resourceVersion"]))
 
 
 class _Halt(threading.Event):
