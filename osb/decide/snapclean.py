@@ -31,6 +31,9 @@ def plan(view: SnapshotView) -> Plan:
     if (view.now - since).total_seconds() > LIMIT:
         text = f"pod {_status(view).get('sourcePodName')} may still be frozen; clean-up took too long"
         return _release(view, (event(KIND, "Warning", "CleanupTimeout", text),))
+    if view.create_refused:  # a terminating namespace takes no Job any more, and its pods go anyway
+        text = f"pod {_status(view).get('sourcePodName')} may still be frozen: {view.create_refused}"
+        return _release(view, (event(KIND, "Warning", "UnpauseRefused", text),))
     job, unpause = _ours(view, view.commit_job), _ours(view, view.unpause_job)
     if job is not None and not results.finished(job) and not job["metadata"].get("deletionTimestamp"):
         stop = _delete(job, "the snapshot is deleted")

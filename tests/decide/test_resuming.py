@@ -11,8 +11,9 @@ import pytest
 from osb.api import names
 from osb.decide import batch
 from osb.decide.moves import merge_diff
+from osb.decide.plan import PatchObject
 from osb.decide.resuming import image_reference
-from tests.doubles.boxes import condition, pod
+from tests.doubles.boxes import condition, of, pod
 from tests.doubles.boxworld import World, merge, pause, running
 
 
@@ -136,6 +137,23 @@ def test_cycles_are_counted_once_each() -> None:
         world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
         world.run(2)
         world.gone()
+
+
+def test_the_hundredth_cycle_is_warned_about_once() -> None:
+    world = pause(running())
+    memory = {"snapshot": "earlier", "images": {}, "cycles": 99}
+    world.box["metadata"].setdefault("annotations", {})[names.RESUMED_FROM] = orjson.dumps(memory).decode()
+    resumed(world)
+    assert world.events.count("ManyImageLayers") == 1
+
+
+def test_the_template_is_rewritten_only_if_the_sandbox_is_as_it_was_read() -> None:
+    world = pause(running())
+    world.edit(pause=False)
+    world.run()
+    patch = of(batch.plan(world.view()), PatchObject)[0]
+    assert "template" in patch.patch["spec"]
+    assert patch.version == world.box["metadata"]["resourceVersion"]
 
 
 def test_a_failed_resume_recovers_by_itself_when_the_pod_becomes_ready() -> None:

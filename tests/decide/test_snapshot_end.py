@@ -126,6 +126,12 @@ def test_deletion_never_takes_longer_than_its_limit() -> None:
     assert [e.reason for e in of(plan, EmitEvent)] == ["CleanupTimeout"]
 
 
+def test_a_namespace_that_takes_no_jobs_any_more_does_not_hold_the_deletion() -> None:
+    plan = snapshot.plan(view(going(snap(**recorded("Succeed"))), create_refused="namespace is being terminated"))
+    assert released(plan)
+    assert made(plan) == []
+
+
 def test_other_finalizers_stay() -> None:
     obj = going(snap(internal=False, **recorded("Failed")))
     obj["metadata"]["finalizers"] = ["a/b", names.FINALIZER_SNAPSHOT, "c/d"]
