@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -184,7 +183,3 @@ def test_the_queue_works_on_valkey(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert store.limits.take("x", rate=1, burst=1) == 0
     store.close()
     server.stop()
-
-
-def test_errors_survive_a_process_boundary() -> None:
-    assert str(pickle.loads(pickle.dumps(StoreDown("x")))) == "x"

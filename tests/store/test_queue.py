@@ -252,17 +252,34 @@ def test_due_takes_at_most_its_limit(store: Store, clock: Any) -> None:
 
 def test_back_off_doubles_to_a_minute_and_is_forgotten_by_done(store: Store, clock: Any) -> None:
     queue = type(store.queue)(store.redis, store.scripts, dice=lambda: 0.5)
+    store.queue.add([Add(key=POOL)])
     waits = []
     for n in range(10):
-        assert queue.begin(POOL, f"t{n}", hand=True, task_id=f"{n}").state == "run"
+        assert start(store, token=f"t{n}") == "run"
         ended = queue.end(POOL, f"t{n}", "retry", progress=True)
         assert ended.failures == n + 1
         waits.append(ended.wait_ms)
+        clock.forward(ended.wait_ms / 1000)
+        assert store.queue.due("pool") == 1
     assert waits == [500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, 60000]
-    queue.begin(POOL, "t", hand=True, task_id="x")
-    queue.end(POOL, "t", "done", progress=True)
-    queue.begin(POOL, "u", hand=True, task_id="y")
-    assert queue.end(POOL, "u", "retry").wait_ms == 500
+    start(store)
+    queue.end(POOL, "t1", "done", progress=True)
+    store.queue.add([Add(key=POOL)])
+    start(store)
+    assert queue.end(POOL, "t1", "retry").wait_ms == 500
+
+
+def test_a_failed_run_keeps_a_timer_that_is_earlier_than_its_back_off(store: Store, clock: Any) -> None:
+    # Given a sandbox that failed six times in a row and expires in 3 s
+    store.redis.hset("osb:q:batchsandbox:fail", BOX.member, 6)
+    store.queue.add([Add(key=BOX, at_ms=clock.ms + 3000)])
+    store.queue.add([Add(key=BOX)])
+    start(store, BOX)
+    # When it fails again, then its back-off of half a minute does not hide the expiry
+    ended = store.queue.end(BOX, "t1", "retry")
+    assert (ended.failures, ended.wait_ms) == (7, 3000)
+    clock.forward(3)
+    assert store.queue.due("batchsandbox") == 1
 
 
 def test_jitter_spreads_the_back_off_by_a_fifth(store: Store, clock: Any) -> None:

@@ -305,3 +305,18 @@ def test_leases_from_a_clock_that_went_back_do_not_make_a_key_busy(store: Store,
     store.queue.begin(POOL, "t1")
     clock.forward(-3600)
     assert store.queue.begin(POOL, "t2").state == "run"
+
+
+def test_without_workers_the_lists_stay_bounded_and_repeats_go_on_when_they_drain(
+    store: Store, broker: Any, clock: Any
+) -> None:
+    store.queue.add(Add(key=Key("pool", "default", f"p{n}")) for n in range(300))
+    for _ in range(40):
+        clock.forward(330)
+        for _ in range(2):
+            store.queue.rescue("pool")
+    assert broker.size() <= 1000 + 3 * 300
+    broker.drain()  # all lost
+    clock.forward(330)
+    store.queue.rescue("pool", limit=300)
+    assert len({wake.key for wake in broker.drain()}) == 300

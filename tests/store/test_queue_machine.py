@@ -164,7 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         model.run = None
         model.debt |= outcome == "part" and model.taken
-        if outcome != "part" and not model.touched:
+        if outcome not in ("part", "retry") and not model.touched:
             model.wanted = None
         if outcome == "after":
             self.want(run.key, self.clock.ms + 5000)

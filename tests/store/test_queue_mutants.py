@@ -125,6 +125,12 @@ MUTANTS = [
         FAULTS, "test_a_timer_set_by_another_key_during_the_run_survives_its_end",
     ),
     Mutant(
+        "a failed run drops the timer that it saw",
+        "if outcome ~= 'retry' and seen and redis",
+        "if seen and redis",
+        QUEUE, "test_a_failed_run_keeps_a_timer_that_is_earlier_than_its_back_off",
+    ),
+    Mutant(
         "a partial pass drops timers",
         "if outcome ~= 'part' then\n",
         "if true then\n",

@@ -26,8 +26,9 @@ end
 local fail = 0
 if deep_again or (outcome == 'part' and taken) then redis.call('SADD', q_key(kind, 'deep'), member) end
 if outcome ~= 'part' then
-  -- A full pass has dealt with the timer that it saw; one set meanwhile stays.
-  if seen and redis.call('ZSCORE', q_key(kind, 'due'), member) == seen then
+  -- A full pass has dealt with the timer that it saw; one set meanwhile stays. A failed one may not have come that
+  -- far (an expiry must not wait for the back-off).
+  if outcome ~= 'retry' and seen and redis.call('ZSCORE', q_key(kind, 'due'), member) == seen then
     redis.call('ZREM', q_key(kind, 'due'), member)
   end
   if outcome == 'retry' then fail = failed() else redis.call('HDEL', q_key(kind, 'fail'), member) end

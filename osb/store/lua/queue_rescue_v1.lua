@@ -24,12 +24,14 @@ for _, member in ipairs(broken) do
   end
 end
 
-local repeated = 0
+-- While no worker takes anything its list holds every key's message already: then repeats are marked, not sent.
+local repeated, full = 0, 1000 + 2 * redis.call('ZCARD', q_key(kind, 'dirty'))
 for _, member in ipairs(expired('wake', Q_WAKE * 32)) do
   if redis.call('ZSCORE', q_key(kind, 'dirty'), member) and not redis.call('ZSCORE', q_key(kind, 'run'), member)
     and not q_blocked(kind, member) then
     local tries = tonumber(redis.call('HGET', q_key(kind, 'wtry'), member) or 0)
-    q_wake(kind, member, q_class(kind, member), tries + 1)
+    local class = q_class(kind, member)
+    q_wake(kind, member, class, tries + 1, redis.call('LLEN', q_list(kind, class)) > full)
     repeated = repeated + 1
   else
     q_drop_wake(kind, member)
