@@ -245,6 +245,21 @@ def test_a_due_timer_becomes_a_full_pass_and_not_before(store: Store, clock: Any
     assert store.queue.begin(POOL, "t1").deep
 
 
+def test_a_timer_far_ahead_fires_at_its_clock_time_also_when_the_clock_jumps(store: Store, clock: Any) -> None:
+    store.queue.add([Add(key=BOX, at_ms=clock.ms + 365 * 86_400_000)])
+    clock.forward(-3600)
+    assert (store.queue.due("batchsandbox"), store.queue.rescue("batchsandbox").broken) == (0, 0)
+    clock.forward(365 * 86_400 + 3600)
+    assert store.queue.due("batchsandbox") == 1
+
+
+def test_a_timer_that_is_due_right_now_is_a_timer(store: Store, clock: Any) -> None:
+    store.queue.add([Add(key=BOX, at_ms=clock.ms)])
+    assert store.queue.due("batchsandbox") == 1
+    store.queue.add([Add(key=POOL, after=-1)])
+    assert store.queue.due("pool") == 1
+
+
 def test_due_takes_at_most_its_limit(store: Store, clock: Any) -> None:
     store.queue.add([Add(key=Key("pool", "a", f"p{n}"), after=0) for n in range(7)])
     assert [store.queue.due("pool", limit=3) for _ in range(4)] == [3, 3, 1, 0]
