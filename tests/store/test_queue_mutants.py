@@ -25,7 +25,7 @@ class Mutant(NamedTuple):
     test: str
 
 
-QUEUE, FAULTS = "test_queue", "test_queue_faults"
+QUEUE, TIMERS, FAULTS = "test_queue", "test_queue_timers", "test_queue_faults"
 
 MUTANTS = [
     Mutant(
@@ -128,19 +128,19 @@ MUTANTS = [
         "a failed run drops the timer that it saw",
         "if outcome ~= 'retry' and seen and redis",
         "if seen and redis",
-        QUEUE, "test_a_failed_run_keeps_a_timer_that_is_earlier_than_its_back_off",
+        TIMERS, "test_a_failed_run_keeps_a_timer_that_is_earlier_than_its_back_off",
     ),
     Mutant(
         "a partial pass drops timers",
         "if outcome ~= 'part' then\n",
         "if true then\n",
-        QUEUE, "test_a_partial_pass_leaves_timers_alone",
+        TIMERS, "test_a_partial_pass_leaves_timers_alone",
     ),
     Mutant(
         "a partial pass drops the debt of a full one",
         "if deep_again or (outcome == 'part' and taken) then",
         "if deep_again then",
-        QUEUE, "test_a_partial_pass_hands_the_debt_of_a_full_pass_on",
+        TIMERS, "test_a_partial_pass_hands_the_debt_of_a_full_pass_on",
     ),
     Mutant(
         "rescue does not restore the debt",
