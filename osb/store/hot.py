@@ -90,9 +90,12 @@ def begin_and_load(
 
 
 def load(store: Store, key: Key, token: str, *, waiters: int = WAITERS, pods: int = PODS) -> HotLoad:
-    """The load alone, for a pass that goes on. Raises Fenced when the token is not the pool's current one."""
+    """The load alone, for a pass that goes on. Raises Fenced when the token is not the pool's current one.
+
+    Without a token it is only a look (`osbctl explain`): nothing may be written on its ground.
+    """
     ours, loaded = store.scripts.call("hot_load_v1", (), (key.member, token, waiters, pods))
-    if ours != 1:
+    if token and ours != 1:
         raise Fenced(f"the token of {key} is not the current one any more")
     return _load(key, loaded)
 

@@ -154,3 +154,10 @@ def test_the_load_costs_the_same_for_a_large_pool(store: Store) -> None:
     small = best()
     pods(store, 5000)
     assert best() < 3 * small + 0.0005
+
+
+def test_a_look_without_a_token_reads_and_promises_nothing(store: Store) -> None:
+    pods(store, 3)
+    store.mirror.put("batchsandbox", [waiter(1)])
+    load = hot.load(store, POOL, "")
+    assert [w.member for w in load.waiters] == ["ns/s1"] and load.stock == 3
