@@ -151,8 +151,10 @@ def test_a_resume_that_just_succeeded_is_not_followed_by_another_one() -> None:
     world.edit(pause=False)
     world.run(3)
     world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
-    phases = []
-    for _ in range(4):
+    world.run()
+    assert world.status["pauseObservedGeneration"] == generation(world), "acknowledged together with the completion"
+    phases = [world.phase]
+    for _ in range(3):
         world.run()
         phases.append(world.phase)
     assert phases == ["Succeed"] * 4

@@ -195,6 +195,9 @@ def test_a_resume_that_never_gets_a_ready_pod_times_out() -> None:
     world.run()
     assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "ResumeTimeout")
     assert world.pods["box-0"].deleting
+    # The rewritten template raised the generation: that is no new request
+    world.run(3)
+    assert world.phase == "Paused"
 
 
 def test_a_retry_from_failed_replaces_the_broken_pod() -> None:
