@@ -23,11 +23,11 @@ from typing import Any, Final, Literal
 import msgspec
 import redis
 
-from osb.api.key import Key, of_member
+from osb.api.key import RECYCLE, TASKS, Key, of_member
 from osb.errors import InvalidInput
 from osb.facts.adds import Add
 from osb.store import keys
-from osb.store.envelope import checked_template
+from osb.store.envelope import DEFAULT, checked_template, hand_message
 from osb.store.scripts import Scripts, redis_errors
 
 State = Literal["run", "busy", "clean", "early", "quarantined"]
@@ -92,6 +92,20 @@ class QueueStats:
     oldest_ms_now: int
     oldest_ms_later: int
     failing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek:
+    """One key in the queue. `dirty_ms`: since when it asks for a run; `due_ms`, `quarantined_ms`: until then."""
+
+    dirty_ms: int | None
+    later: bool
+    running: bool
+    due_ms: int | None
+    quarantined_ms: int | None
+    failures: int
+    crashes: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +247,48 @@ class WorkQueue:
     def forget(self, key: Key) -> bool:
         """Remove all that the queue knows of a key (an operator's tool); fences off a run in progress."""
         return bool(self._call("queue_forget_v1", key.kind, key.member))
+
+    def send_hand(self, key: Key, reason: str = "") -> str:
+        """Publish a task as a person would with `celery call`: one more run, without back-off or quarantine, never
+        beside another run of the key. Returns the task id, for `hand_seen`.
+        """
+        task_id = str(uuid.uuid4())
+        args = (key.namespace, key.name, reason_text(reason or "by hand"))
+        queue = f"osb.{key.kind}" if key.kind in (RECYCLE, TASKS) else f"osb.{key.kind}.now"
+        with redis_errors(f"send a task for {key}"):
+            template = self._redis.hget(keys.ENVELOPE, keys.ENVELOPE_FIELD) or DEFAULT
+            message = hand_message(template, kind=key.kind, queue=queue, task_id=task_id, args=args)
+            self._redis.lpush(queue, message)
+        return task_id
+
+    def hand_seen(self, kind: str, task_id: str) -> bool:
+        """A worker has taken the hand-sent task."""
+        with redis_errors("look for a hand-sent task"):
+            return bool(self._redis.exists(f"{keys.queue(kind, 'hand')}:{task_id}"))
+
+    def now_ms(self) -> int:
+        """Redis' clock, which all times of the queue are in."""
+        with redis_errors("read the clock"):
+            seconds, micros = self._redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def peek(self, key: Key) -> Peek:
+        """All that the queue knows of one key, for people."""
+        with redis_errors(f"look at {key}"):
+            pipe = self._redis.pipeline(transaction=False)
+            for part in ("dirty", "later", "run", "due", "quar"):
+                pipe.zscore(keys.queue(key.kind, part), key.member)
+            for part in ("fail", "crash", "why"):
+                pipe.hget(keys.queue(key.kind, part), key.member)
+            pipe.time()
+            *times, fail, crash, why, (seconds, micros) = pipe.execute()
+        now = seconds * 1000 + micros // 1000
+        dirty, later, run, due, quar = (None if at is None else int(at) - now for at in times)
+        return Peek(
+            dirty_ms=None if dirty is None else max(0, -dirty), later=later is not None, running=(run or 0) > 0,
+            due_ms=due, quarantined_ms=quar, failures=int(fail or 0), crashes=int(crash or 0),
+            reason=(why or b"").decode(),
+        )  # fmt: skip
 
     def use_envelope(self, template: bytes) -> None:
         """Publish wake-ups in this shape from now on, in every process (osb.store.envelope). Raises

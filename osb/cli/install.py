@@ -1,0 +1,60 @@
+"""What `up` and `demo` do with the API server and Redis around the processes they start."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+from osb.api.crds import crds
+from osb.config import Settings
+from osb.errors import AlreadyExists, ConfigError
+from osb.kube.client import connect
+from osb.local.up import Everything
+
+READY_SECONDS = 60.0
+
+
+def install_definitions(settings: Settings) -> None:
+    """Create the CRDs, and the Lease's namespace, in a simulated cluster."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.lease_home}}
+    wanted = [("namespace", space), *(("crd", definition) for definition in crds())]
+    kube = connect(settings, pool=2)
+    try:
+        for kind, body in wanted:
+            with contextlib.suppress(AlreadyExists):
+                kube.create(kind, None, body)
+    finally:
+        kube.close()
+
+
+def release_lease(settings: Settings, redis_url: str) -> None:
+    """Give the installation's Lease up, so that another controller may act at once."""
+    from osb.reconcile.installation import Installation
+    from osb.store.client import connect as connect_store
+
+    store = connect_store(redis_url, name="up")
+    try:
+        Installation(store, settings).release()
+    finally:
+        store.close()
+
+
+def wait_ready(everything: Everything, over: threading.Event, *, timeout: float = READY_SECONDS) -> None:
+    """Until every mirror kind is fresh and workers and beat have shown life. Raises ConfigError after `timeout`."""
+    from osb.store.client import connect as connect_store
+    from osb.store.mirror import KINDS
+
+    store = connect_store(everything.redis_url, name="up")
+    deadline = time.monotonic() + timeout
+    try:
+        while not over.wait(0.1):
+            everything.supervisor.watch()
+            if everything.ready() and all(store.mirror.synced(kind) for kind in KINDS):
+                return
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    f"not ready after {timeout:g} s; look into the logs in {everything.supervisor.folder}"
+                )
+    finally:
+        store.close()

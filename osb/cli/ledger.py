@@ -1,0 +1,102 @@
+"""`osbctl ledger show` and `verify`: who holds which pod of a pool, and whether the cluster says the same."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from osb.api import batchsandbox, names
+from osb.api.key import POOL
+from osb.cli import output as out
+from osb.cli.context import FAILED, Kubeconfig, Namespace, Output, Reach, RedisUrl, key_of, quit_with, reach
+from osb.cli.verify import Difference, differences
+from osb.facts import pod as pods
+
+app = typer.Typer(help="Who holds which pod of a pool.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("show", epilog="Example: osbctl ledger show default/warm")
+def show(
+    pool: str = typer.Argument(..., help="namespace/name"),
+    namespace: Namespace = "default",
+    output: Output = "table",
+    redis_url: RedisUrl = "",
+) -> None:
+    """List every pod of a pool with its state and its holder."""
+    out.checked_format(output)
+    key = key_of(POOL, pool, namespace)
+    with reach(redis_url) as one:
+        state = one.store.ledger(key.namespace, key.name).state(entries=True)
+        now = one.store.queue.now_ms()
+    if output != "table":
+        return out.data({
+            "pool": key.member, "uid": state.meta.uid, "epoch": state.meta.epoch, "ready": state.meta.ready,
+            "counts": state.counts,
+            "pods": {name: {"state": e.state, "uid": e.pod_uid, "box": e.box, "boxUID": e.box_uid, "slot": e.slot,
+                            "seq": e.seq, "policy": e.policy} for name, e in state.entries.items()},
+        }, output)  # fmt: skip
+    counts = ", ".join(f"{name} {n}" for name, n in state.counts.items() if n) or "empty"
+    ready = "ready" if state.meta.ready else "NOT READY: the pool's next pass rebuilds it"
+    out.say(f"ledger of {key.member}: {ready}; {counts}\n")
+    order = sorted(state.entries.items(), key=lambda item: (item[1].state, item[1].box, item[1].slot, item[0]))
+    rows = []
+    for name, e in order:
+        unfinished = out.span(max(0, now - state.todo[name]) / 1000) if name in state.todo else "-"
+        rows.append([name, e.state, e.box or "-", e.slot if e.box else "-", e.policy or "-", unfinished])
+    return out.table(["POD", "STATE", "SANDBOX", "SLOT", "POLICY", "UNFINISHED"], rows)
+
+
+@app.command("verify", epilog="Example: osbctl ledger verify -A")
+def verify(
+    pool: str = typer.Argument("", help="namespace/name; without it every pool"),
+    namespace: Namespace = "default",
+    everywhere: bool = typer.Option(False, "--all-namespaces", "-A", help="pools of all namespaces"),
+    settle: float = typer.Option(2.0, "--settle", help="seconds until the second look; only what both see counts"),
+    output: Output = "table",
+    redis_url: RedisUrl = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Compare ledgers with the cluster: pods that exist, records of the sandboxes. Exit 1 when they differ."""
+    out.checked_format(output)
+    with reach(redis_url, kubeconfig) as one:
+        wanted = _pools(one, pool, namespace, everywhere)
+        first = {member: _look(one, member) for member in wanted}
+        if any(first.values()):
+            time.sleep(settle)
+        found = {member: [d for d in _look(one, member) if d in seen] for member, seen in first.items() if seen}
+    rows = [(member, d) for member, those in found.items() for d in those]
+    if output != "table":
+        out.data([{"pool": m, "pod": d.pod, "problem": d.text, "fix": d.fix} for m, d in rows], output)
+    elif rows:
+        for member, difference in rows:
+            out.say(f"{member}  {difference.pod or '-'}: {difference.text}\n    {difference.fix}")
+    else:
+        out.say(f"{len(wanted)} ledger{'s' if len(wanted) != 1 else ''} agree with the cluster")
+    if rows:
+        quit_with(FAILED)
+
+
+def _pools(reach: Reach, pool: str, namespace: str, everywhere: bool) -> list[str]:
+    if pool:
+        key = key_of(POOL, pool, namespace)
+        reach.fetch(POOL, key.namespace, key.name)
+        return [key.member]
+    items, _ = reach.kube.all(POOL, None if everywhere else namespace)
+    return [f"{i['metadata']['namespace']}/{i['metadata']['name']}" for i in items]
+
+
+def _look(reach: Reach, member: str) -> list[Difference]:
+    """Records first, then pods, then the ledger: a pod that was taken meanwhile is not a difference."""
+    namespace, _, name = member.partition("/")
+    raw = reach.fetch(POOL, namespace, name)
+    uid = raw["metadata"]["uid"]
+    boxes, _ = reach.kube.all("batchsandbox", namespace)
+    live, _ = reach.kube.all("pod", namespace, labels=f"{names.LABEL_POOL_NAME}={name}")
+    facts = [pods.pod_fact(one) for one in live]
+    state = reach.store.ledger(namespace, name).state(entries=True)
+    if not state.meta.ready or state.meta.uid != uid:
+        text = "the ledger is missing, foreign or older than Redis"
+        return [Difference("", text, f"its next pass rebuilds it: osbctl reconcile pool {member} --wait")]
+    return differences(state.entries, {f.name: f for f in facts if f.owner_uid == uid},
+                       [batchsandbox.parse(one) for one in boxes], pool_uid=uid)  # fmt: skip

@@ -1,0 +1,90 @@
+"""How the demo looks: a live table below the story in a terminal, plain lines elsewhere.
+
+The table redraws itself at most four times a second from whatever `Snapshot` it is given; nothing here reads anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+STYLES = {"title": "bold", "command": "cyan", "fact": "green", "why": "dim", "plain": "", "error": "bold red"}
+INDENT = {"title": "", "command": "   $ ", "fact": "   ✔ ", "why": "     ", "plain": "", "error": ""}
+Row = Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Rows of the three tables, and the lines that stay on the screen (addresses)."""
+
+    pools: Sequence[Row] = ()
+    sandboxes: Sequence[Row] = ()
+    queues: Sequence[Row] = ()
+    footer: Sequence[str] = field(default_factory=tuple)
+
+
+class Screen:
+    """`say` prints a line of the story, `show` replaces the table. Use as a context manager."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.live: Live | None = None
+        self._before = ""
+        if self.console.is_terminal:
+            self.live = Live(Text(""), console=self.console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> Screen:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def say(self, style: str, line: str) -> None:
+        """One line of the story; further lines of one command continue it without the prompt."""
+        indent = INDENT[style] if style != "command" or self._before != "command" else "     "
+        self._before = style
+        if style == "title":
+            self.console.print()
+        self.console.print(Text(indent + line, style=STYLES[style]))
+
+    def show(self, now: Snapshot) -> None:
+        if self.live is not None:
+            self.live.update(view(now, height=self.console.height))
+
+
+def view(now: Snapshot, *, height: int = 40) -> RenderableType:
+    """The tables; sandboxes are cut to what fits a screen of `height` lines."""
+    room = max(3, height - len(now.pools) - len(now.queues) - len(now.footer) - 14)
+    shown = list(now.sandboxes[:room])
+    parts: list[RenderableType] = [
+        _table("pools", ["pool", "total", "allocated", "available", "starting", "waiting", "state"], now.pools),
+        _table("sandboxes", ["sandbox", "wants", "ready", "phase", "ms to endpoints", "waits for"], shown),
+    ]
+    if len(now.sandboxes) > room:
+        parts.append(Text(f"  and {len(now.sandboxes) - room} more sandboxes", style="dim"))
+    parts.append(_table("queues", ["queue", "now", "later", "running", "due", "oldest"], now.queues))
+    parts += [Text(line, style="yellow") for line in now.footer]
+    return Group(*parts)
+
+
+def _table(title: str, headers: Sequence[str], rows: Sequence[Row]) -> Table:
+    made = Table(
+        title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), header_style="dim"
+    )
+    for number, name in enumerate(headers):
+        made.add_column(name, no_wrap=True, justify="left" if number in (0, len(headers) - 1) else "right",
+                        overflow="ellipsis")  # fmt: skip
+    for row in rows:
+        made.add_row(*(str(cell) for cell in row))
+    return made
