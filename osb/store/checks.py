@@ -40,11 +40,7 @@ def check(store: Store) -> list[Finding]:
         with redis_errors("check Redis"):
             info: dict[str, Any] = store.redis.info()
     except StoreDown as down:
-        return [
-            Finding(
-                "fatal", str(down), "check REDIS_URL, the network, the password and that the server is up"
-            )
-        ]
+        return [Finding("fatal", str(down), "check REDIS_URL, the network, the password and that the server is up")]
     settings = _settings(store.redis)
     found = [*_server(info), *_memory(info, settings), *_persistence(info, settings)]
     return sorted(found, key=lambda finding: finding.level != "fatal")
@@ -82,9 +78,7 @@ def _server(info: Mapping[str, Any]) -> Iterator[Finding]:
             "point REDIS_URL at the primary",
         )
     if info.get("loading"):
-        yield Finding(
-            "warning", "the server is still loading its data", "wait; processes retry by themselves"
-        )
+        yield Finding("warning", "the server is still loading its data", "wait; processes retry by themselves")
 
 
 def _memory(info: Mapping[str, Any], settings: Mapping[str, str]) -> Iterator[Finding]:
@@ -105,8 +99,6 @@ def _persistence(info: Mapping[str, Any], settings: Mapping[str, str]) -> Iterat
             "set appendonly yes and appendfsync everysec",
         )
     elif settings.get("appendfsync", "everysec") == "no":
-        yield Finding(
-            "warning", "appendfsync is no: a crash loses more than a second", "set appendfsync everysec"
-        )
+        yield Finding("warning", "appendfsync is no: a crash loses more than a second", "set appendfsync everysec")
     if info.get("aof_last_write_status", "ok") != "ok":
         yield Finding("warning", "the last write of the append-only file failed", "free disk space for Redis")

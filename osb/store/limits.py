@@ -26,7 +26,5 @@ class Limits:
         """
         if rate <= 0 or burst <= 0:
             raise ConfigError(f"limit {name}: rate and burst must be above 0, got {rate:g} and {burst:g}")
-        wait = self._scripts.call(
-            "limit_take_v1", [keys.limit(name)], [repr(rate), repr(burst), repr(tokens)]
-        )
+        wait = self._scripts.call("limit_take_v1", [keys.limit(name)], [repr(rate), repr(burst), repr(tokens)])
         return math.inf if wait < 0 else wait / 1000

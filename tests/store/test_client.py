@@ -36,11 +36,7 @@ def test_every_script_states_what_it_takes() -> None:
 def test_a_library_is_put_in_front_once() -> None:
     text = scripts.source("queue_begin_v1")
     assert text.count("local function q_add(") == 1
-    assert (
-        text.index("local function q_add(")
-        < text.index("local function q_begin(")
-        < text.index("return q_begin(")
-    )
+    assert text.index("local function q_add(") < text.index("local function q_begin(") < text.index("return q_begin(")
     assert not any(name.endswith("_lib_v1") for name in scripts.names())
 
 

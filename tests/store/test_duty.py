@@ -31,9 +31,7 @@ def test_a_duty_has_an_end(store: Store) -> None:
 
 def test_each_time_slot_is_taken_once(store: Store) -> None:
     with ThreadPoolExecutor(8) as pool:
-        taken = [
-            sum(pool.map(lambda _, n=n: store.duty.slot("sweep", n, ttl=20), range(8))) for n in (7, 8, 9)
-        ]
+        taken = [sum(pool.map(lambda _, n=n: store.duty.slot("sweep", n, ttl=20), range(8))) for n in (7, 8, 9)]
     assert taken == [1, 1, 1]
 
 

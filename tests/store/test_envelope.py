@@ -69,9 +69,7 @@ def comparable(raw: bytes) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(raw)
     properties, headers = message["properties"], message["headers"]
     body = message.pop("body")
-    message["body"] = json.loads(
-        base64.b64decode(body) if properties.pop("body_encoding") == "base64" else body
-    )
+    message["body"] = json.loads(base64.b64decode(body) if properties.pop("body_encoding") == "base64" else body)
     assert headers["id"] == headers["root_id"] == properties["correlation_id"]
     assert headers["id"] != properties["delivery_tag"]
     for place, name in ((headers, "id"), (properties, "delivery_tag"), (properties, "reply_to")):

@@ -57,9 +57,7 @@ def test_each_kind_and_class_has_its_list(store: Store, broker: Any, key: Key, c
     assert [(w.queue, w.key) for w in broker.drain()] == [(queue, key)]
 
 
-def test_a_class_upgrade_publishes_once_more_and_the_older_message_ends_as_clean(
-    store: Store, broker: Any
-) -> None:
+def test_a_class_upgrade_publishes_once_more_and_the_older_message_ends_as_clean(store: Store, broker: Any) -> None:
     store.queue.add([Add(key=POOL, cls="later", reason="sweep")])
     store.queue.add([Add(key=POOL, cls="now", reason="user"), Add(key=POOL, cls="later", reason="sweep")])
     assert [(w.queue, w.reason) for w in broker.drain()] == [
@@ -85,9 +83,7 @@ def test_a_reason_is_cut_and_cannot_break_the_message(store: Store, broker: Any)
     (wake,) = broker.drain()
     assert wake.reason.startswith('it’s "<<id>>" %1 / é xxx')
     assert len(wake.reason) == 120
-    assert wake.raw["headers"]["argsrepr"] == repr(("default", "warm", wake.reason)).replace(
-        "(", "["
-    ).replace(")", "]")
+    assert wake.raw["headers"]["argsrepr"] == repr(("default", "warm", wake.reason)).replace("(", "[").replace(")", "]")
 
 
 def test_the_wire_form_rounds_times_up_and_never_below_zero() -> None:
@@ -148,9 +144,7 @@ def test_begin_says_how_long_the_key_waited_and_why(store: Store, clock: Any) ->
     assert (begin.waited_ms, begin.reason, begin.deep) == (3000, "second", False)
 
 
-def test_a_staying_worker_gets_no_message_but_rescue_sends_it_if_it_dies(
-    store: Store, broker: Any, clock: Any
-) -> None:
+def test_a_staying_worker_gets_no_message_but_rescue_sends_it_if_it_dies(store: Store, broker: Any, clock: Any) -> None:
     store.queue.add([Add(key=POOL)])
     start(store)
     store.queue.add([Add(key=POOL, reason="more")])
@@ -164,9 +158,7 @@ def test_a_staying_worker_gets_no_message_but_rescue_sends_it_if_it_dies(
 
 def test_an_idle_key_leaves_nothing_behind(store: Store, clock: Any, left: Callable[[], set[str]]) -> None:
     # Given a key that went through everything: failure, deep passes, timers, a vanished worker, a hand-sent task
-    store.queue.add(
-        [Add(key=POOL, deep=True, reason="x"), Add(key=POOL, after=5), Add(key=POOL, at_ms=clock.ms + 9)]
-    )
+    store.queue.add([Add(key=POOL, deep=True, reason="x"), Add(key=POOL, after=5), Add(key=POOL, at_ms=clock.ms + 9)])
     start(store)
     store.queue.end(POOL, "t1", "retry")
     clock.forward(2)
@@ -184,9 +176,7 @@ def test_an_idle_key_leaves_nothing_behind(store: Store, clock: Any, left: Calla
     assert 3500 < store.redis.ttl("osb:q:pool:hand:by-hand") <= 3600
 
 
-def test_forget_removes_all_that_is_known_of_one_key(
-    store: Store, clock: Any, left: Callable[[], set[str]]
-) -> None:
+def test_forget_removes_all_that_is_known_of_one_key(store: Store, clock: Any, left: Callable[[], set[str]]) -> None:
     store.queue.add([Add(key=POOL, deep=True, reason="x"), Add(key=POOL, after=5)])
     start(store)
     store.queue.add([Add(key=POOL, deep=True, reason="x")])

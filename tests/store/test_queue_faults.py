@@ -38,9 +38,7 @@ def quarantine(store: Store, clock: Any) -> None:
 # -- messages -------------------------------------------------------------------------------------------
 
 
-def test_a_lost_wake_up_is_repeated_after_10_20_40_and_at_most_320_s(
-    store: Store, broker: Any, clock: Any
-) -> None:
+def test_a_lost_wake_up_is_repeated_after_10_20_40_and_at_most_320_s(store: Store, broker: Any, clock: Any) -> None:
     add(store, reason="user")
     broker.drain()
     for wait in (10, 20, 40, 80, 160, 320, 320):
@@ -69,9 +67,7 @@ def test_a_repeated_wake_up_costs_no_run(store: Store) -> None:
     assert [store.queue.begin(POOL, f"r{n}").state for n in range(3)] == ["clean"] * 3
 
 
-def test_the_marker_of_a_running_key_is_dropped_and_its_end_publishes(
-    store: Store, broker: Any, clock: Any
-) -> None:
+def test_the_marker_of_a_running_key_is_dropped_and_its_end_publishes(store: Store, broker: Any, clock: Any) -> None:
     add(store)
     store.queue.begin(POOL, "t1")
     add(store)
@@ -97,9 +93,7 @@ def test_what_waited_30_s_in_later_is_promoted(store: Store, broker: Any, clock:
 # -- workers that vanish --------------------------------------------------------------------------------
 
 
-def test_a_key_whose_worker_vanished_comes_back_with_a_full_pass(
-    store: Store, broker: Any, clock: Any
-) -> None:
+def test_a_key_whose_worker_vanished_comes_back_with_a_full_pass(store: Store, broker: Any, clock: Any) -> None:
     add(store)
     crash(store, clock)
     broker.drain()
@@ -125,9 +119,7 @@ def test_a_frozen_worker_that_returns_changes_nothing(store: Store, clock: Any) 
     assert store.queue.stats("pool").due == 0
 
 
-def test_a_frozen_worker_that_returns_before_anybody_took_over_keeps_its_run(
-    store: Store, clock: Any
-) -> None:
+def test_a_frozen_worker_that_returns_before_anybody_took_over_keeps_its_run(store: Store, clock: Any) -> None:
     add(store)
     crash(store, clock, "t1")
     assert store.queue.renew(POOL, "t1")
@@ -249,9 +241,7 @@ def test_one_run_that_ends_in_order_forgets_the_crashes(store: Store, clock: Any
 # -- Redis itself ---------------------------------------------------------------------------------------
 
 
-def test_after_a_flush_a_frozen_holder_is_fenced_and_every_key_can_be_offered_again(
-    store: Store, clock: Any
-) -> None:
+def test_after_a_flush_a_frozen_holder_is_fenced_and_every_key_can_be_offered_again(store: Store, clock: Any) -> None:
     add(store)
     frozen = new_token()
     store.queue.begin(POOL, frozen)
@@ -266,9 +256,7 @@ def test_after_a_flush_a_frozen_holder_is_fenced_and_every_key_can_be_offered_ag
     assert store.queue.renew(POOL, token)
 
 
-def test_leases_and_markers_from_a_clock_that_went_back_count_as_expired(
-    store: Store, broker: Any, clock: Any
-) -> None:
+def test_leases_and_markers_from_a_clock_that_went_back_count_as_expired(store: Store, broker: Any, clock: Any) -> None:
     # Given a run, a lost wake-up of another key and a quarantine, all stamped an hour ahead
     other = Key("pool", "default", "cold")
     sick = Key("pool", "default", "sick")

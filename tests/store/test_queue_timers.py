@@ -115,9 +115,7 @@ def test_after_sets_a_timer_and_forgets_failures(store: Store, clock: Any) -> No
     assert store.queue.stats("pool").failing == 0
 
 
-def test_an_immediate_event_does_not_wait_for_the_timer_and_a_full_run_drops_it(
-    store: Store, clock: Any
-) -> None:
+def test_an_immediate_event_does_not_wait_for_the_timer_and_a_full_run_drops_it(store: Store, clock: Any) -> None:
     store.queue.add([Add(key=POOL, after=60)])
     store.queue.add([Add(key=POOL)])
     begin = store.queue.begin(POOL, "t1")
@@ -182,9 +180,7 @@ def test_runs_with_progress_are_free(store: Store, clock: Any) -> None:
         store.queue.end(POOL, f"t{n}", "done", progress=True)
 
 
-def test_a_key_that_is_too_early_stays_dirty_and_comes_back_by_its_timer(
-    store: Store, clock: Any, broker: Any
-) -> None:
+def test_a_key_that_is_too_early_stays_dirty_and_comes_back_by_its_timer(store: Store, clock: Any, broker: Any) -> None:
     for n in range(11):
         store.queue.add([Add(key=POOL)])
         start(store, token=f"t{n}")
