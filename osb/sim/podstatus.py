@@ -151,4 +151,4 @@ def commit_message(args: list[str]) -> str:
         return ""
     pairs = [spec.partition(":")[::2] for spec in args[2:] if ":" in spec and not spec.startswith("-")]
     entries = [{"name": name, "image": image, "digest": f"sha256:{digest(image)}"} for name, image in pairs]
-    return orjson.dumps({"containers": entries}).decode() if entries else ""
+    return orjson.dumps({"v": 1, "containers": entries}).decode() if entries else ""
