@@ -15,7 +15,10 @@ from celery import beat
 
 from osb.config import Settings
 from osb.errors import OsbError
+from osb.kube.client import connect as connect_kube
+from osb.kube.events import EventRecorder
 from osb.obs import log, metrics
+from osb.reconcile import quarantine
 from osb.reconcile.duties import Duties
 from osb.reconcile.installation import Installation
 from osb.store.client import Store
@@ -59,7 +62,12 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
     def _turn(self) -> float:
         if self._store is None:
             self._store = connect_store(self.settings.redis_url, name="beat")
-            self.duties = Duties(self._store, sweep_seconds=int(self.settings.resync_seconds))
+            events = EventRecorder(connect_kube(self.settings, pool=2), "batchsandbox-controller")
+            self.duties = Duties(
+                self._store,
+                sweep_seconds=int(self.settings.resync_seconds),
+                quarantined=lambda key: quarantine.tell(events, key),
+            )
             self.installation = Installation(self._store, self.settings)
         now = time.monotonic()
         if now >= self._next or not self._acting:

@@ -43,6 +43,7 @@ def make_app(settings: Settings) -> Celery:
         worker_enable_remote_control=True,
         worker_pool=os.environ.get("OSB_WORKER_POOL", "threads"),
         worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
         worker_max_tasks_per_child=5000,
         worker_send_task_events=os.environ.get("OSB_TASK_EVENTS", "") in ("1", "true"),
         broker_connection_retry_on_startup=True,

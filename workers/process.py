@@ -10,7 +10,13 @@ import os
 import threading
 
 from osb.config import Settings
+from osb.errors import StoreDown
+from osb.obs.log import get_logger
+from osb.reconcile import quarantine
+from osb.reconcile.duties import Duties
 from osb.reconcile.world import World, make_world
+
+log = get_logger("worker")
 
 _lock = threading.Lock()
 _world: World | None = None
@@ -23,10 +29,29 @@ def world() -> World:
     with _lock:
         if _world is None or _pid != os.getpid():
             _world, _pid = make_world(Settings.from_env(), role="worker"), os.getpid()
+            _start_duties(_world)
             gc.collect()
             gc.freeze()
             gc.set_threshold(50_000, 20, 50)
         return _world
+
+
+def _start_duties(made: World) -> None:
+    """Every second: timers and rescue, in case no beat runs (spec/pitfalls.md 39). Costs nothing while one does."""
+    duties = Duties(
+        made.store,
+        sweep_seconds=int(made.settings.resync_seconds),
+        quarantined=lambda key: quarantine.tell(made.events, key),
+    )
+
+    def run() -> None:
+        while not made.stop.wait(1.0):
+            try:
+                duties.stand_in()
+            except StoreDown as down:
+                log.warning("Redis is away, timers wait", error=str(down))
+
+    threading.Thread(target=run, name="duties", daemon=True).start()
 
 
 def close() -> None:

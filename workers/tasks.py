@@ -36,9 +36,7 @@ def _run(task: Task, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return handle(world(), key, reason=str(reason)[:120], hand=hand, task_id=str(task.request.id or ""))
 
 
-def _arguments(
-    namespace: object = None, name: object = None, reason: object = ""
-) -> tuple[object, object, object]:
+def _arguments(namespace: object = None, name: object = None, reason: object = "") -> tuple[object, object, object]:
     """`("ns", "name")`, or the one-argument form `("ns/name",)` that people type."""
     if name is None and isinstance(namespace, str) and "/" in namespace:
         namespace, _, name = namespace.partition("/")

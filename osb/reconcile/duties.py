@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from osb.api.key import BATCHSANDBOX, KINDS, POOL, SNAPSHOT, TASKS, Key, of_member
@@ -33,6 +34,7 @@ class Duties:
 
     store: Store
     sweep_seconds: int = 600
+    quarantined: Callable[[Key], None] | None = None
     _next: dict[str, float] = field(default_factory=dict)
 
     def tick(self) -> float:
@@ -76,6 +78,9 @@ class Duties:
             if rescued.broken:
                 metrics.inc("opensandbox_queue_rescued_total", rescued.broken, kind=kind, what="lease_expired")
                 log.warning("keys came back from vanished workers", kind=kind, count=rescued.broken)
+            for key in rescued.quarantined:
+                if self.quarantined is not None:
+                    self.quarantined(key)
 
     def sweep(self) -> None:
         """One slice of all keys, class later, deep: every key once in `sweep_seconds`, spread evenly.

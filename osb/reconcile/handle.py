@@ -19,7 +19,7 @@ from osb.errors import ApiError, Conflict, DeadlinePassed, Fenced, OsbError, Sto
 from osb.obs import trace
 from osb.obs.deadline import Deadline
 from osb.obs.log import get_logger
-from osb.reconcile import batchsandbox, pool, recycle, report, snapshot, tasks
+from osb.reconcile import batchsandbox, pool, quarantine, recycle, report, snapshot, tasks
 from osb.reconcile.contract import After, Done, Outcome, Part, Retry, Stop
 from osb.reconcile.world import Halted, Pass, World
 from osb.store.queue import How
@@ -62,22 +62,25 @@ def handle(world: World, key: Key, *, reason: str = "", hand: bool = False, task
 def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> tuple[str, str, bool]:
     """One pass: begin, recipe, end. Returns the begin state, the summary and whether the key is dirty again."""
     token = uuid.uuid4().hex
+    sent = time.monotonic()
     try:
         begin = world.store.queue.begin(key, token, hand=hand, task_id=task_id)
     except StoreDown as down:
         log.warning("Redis is away", key=key.text, error=str(down))
         return "error", "", False
     report.began(key.kind, begin.state, begin.waited_ms)
+    if begin.newly_quarantined:
+        quarantine.tell(world.events, key)
     if begin.state != "run":
         return begin.state, "", False
     if trace.on:
         trace.mark("begin", key.text, token[:8])
     started = time.monotonic()
     deadline = Deadline()
-    lease = world.keeper.hold(key, token)
+    lease = world.keeper.hold(key, token, sent=sent)
     one = Pass(
         world=world, key=key, token=token, deep=begin.deep or hand, deadline=deadline,
-        lease=lease, reason=reason, waited_ms=begin.waited_ms,
+        lease=lease, reason=begin.reason or reason, waited_ms=begin.waited_ms,
     )  # fmt: skip
     try:
         with world.watchdog.watching(key.text, deadline), deadline.use():

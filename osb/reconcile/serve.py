@@ -126,7 +126,7 @@ def _view(
 
 def _mark(p: Pass, stage: str, dealt: Dealt) -> None:
     for grant in dealt.grants:
-        trace.mark(stage, grant.box, p.token[:8])
+        trace.mark(stage, f"{p.key.namespace}/{grant.box}", p.token[:8])
 
 
 def _grants(dealt: Dealt) -> list[Grant]:

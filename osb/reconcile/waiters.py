@@ -1,0 +1,80 @@
+"""Tell the sandboxes that stay without pods why: the condition of a waiter is written by the pool's full pass.
+
+In: what the deal left (`osb.decide.allocate`). Out: one status patch for each waiter whose reason is news; a long line
+costs nothing while nothing but positions moves (spec/additions.md 2.2). The fast pass never comes here: a sandbox that is
+served within a moment is never told that it waits.
+"""
+
+from __future__ import annotations
+
+from osb.api import batchsandbox, claims, names
+from osb.api.key import BATCHSANDBOX, Key
+from osb.apply.hand import in_parallel
+from osb.apply.status import write_status
+from osb.decide.pause import acknowledged
+from osb.decide.status import allocation_deadline, box_status
+from osb.decide.waittext import waiting_message
+from osb.errors import ApiError
+from osb.facts.adds import Add
+from osb.facts.boxview import Waiting
+from osb.reconcile import boxview
+from osb.reconcile.gather import Box, Obj
+from osb.reconcile.poolload import Load
+from osb.reconcile.serve import Served
+from osb.reconcile.world import Pass
+
+REFRESH_SECONDS = 10.0  # how often moved positions alone may be written
+
+
+def tell(p: Pass, now: Load, served: Served) -> None:
+    """Write what is news; a refused write is left to the event that caused the refusal."""
+    dealt = served.dealt
+    waiters = {box.spec.uid: box for box in now.waiters}
+    for one in served.settled:  # those that got a part of what they miss look different now
+        if one.stored is not None and one.claim.box.uid in waiters:
+            waiters[one.claim.box.uid] = Box(one.stored, batchsandbox.parse(one.stored))
+    late = [waiters[uid].spec for uid in dealt.timed_out if uid in waiters]
+    p.store.queue.add(Add(key=Key(BATCHSANDBOX, b.namespace, b.name), reason="allocation timeout") for b in late)
+    short = [(waiters[uid], waiting) for uid, waiting in dealt.waiting.items() if uid in waiters]
+    if not short:
+        return
+    refresh = p.store.duty.hold(f"positions:{p.key.member}", p.token, REFRESH_SECONDS)
+    news = [(box, _fresh(waiting, refresh)) for box, waiting in short if _is_news(box, _fresh(waiting, refresh))]
+    stored = [one for one in in_parallel(p, lambda item: _write(p, *item), news) if isinstance(one, dict)]
+    if stored:
+        p.forward.put("batchsandbox", stored, own=p.key, versioned=True)
+
+
+def _fresh(waiting: Waiting, refresh: bool) -> Waiting:
+    """The same, allowed to rewrite a position that moved."""
+    return Waiting(
+        code=waiting.code, missing=waiting.missing, position=waiting.position, line=waiting.line,
+        detail=waiting.detail, cannot_grow=waiting.cannot_grow, refresh=refresh,
+    )  # fmt: skip
+
+
+def _is_news(box: Box, waiting: Waiting) -> bool:
+    """A cheap look at the stored conditions, so that an unchanged line costs no reads."""
+    spec = box.spec
+    pending = spec.condition(names.POOL_ALLOCATION_PENDING) is not None
+    stored = spec.condition(names.PROGRESSING)
+    if stored is None or pending != waiting.cannot_grow or spec.status.get("observedGeneration") != spec.generation:
+        return True
+    prior = str(stored.get("message", ""))
+    return waiting_message(waiting, missing=waiting.missing, of=spec.replicas, prior=prior) not in prior
+
+
+def _write(p: Pass, box: Box, waiting: Waiting) -> Obj | None:
+    """One waiter's whole status; None when nothing differs or the server refused (an event follows)."""
+    if not claims.wants(box.spec):
+        return None
+    view = boxview.build(p, box.raw, waiting=waiting)
+    left = allocation_deadline(view)
+    if left is not None:
+        p.store.queue.add([Add(key=Key(BATCHSANDBOX, p.key.namespace, box.spec.name), after=max(left, 0.0),
+                               reason="allocation timeout")])  # fmt: skip
+    try:
+        stored, wrote = write_status(p, "batchsandbox", box.raw, box_status(view, acknowledged(view)))
+    except ApiError:
+        return None
+    return stored if wrote else None
