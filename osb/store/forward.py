@@ -88,16 +88,12 @@ class _Item:
 class Forwarder:
     """`entry` and `route` are exchanged in tests only."""
 
-    def __init__(
-        self, store: Store, *, entry: EntryOf = facts_index.entry, route: Route = route_table
-    ) -> None:
+    def __init__(self, store: Store, *, entry: EntryOf = facts_index.entry, route: Route = route_table) -> None:
         self._store = store
         self._entry = entry
         self._route = route
 
-    def put(
-        self, kind: str, objs: Sequence[Object], *, own: Key | None = None, versioned: bool = False
-    ) -> PutSummary:
+    def put(self, kind: str, objs: Sequence[Object], *, own: Key | None = None, versioned: bool = False) -> PutSummary:
         """Objects as the API server showed or answered them. `own` says that this is an answer to a write
         made under that key (so it proves nothing about the stream), `versioned` that the write carried a
         version."""
@@ -107,9 +103,7 @@ class Forwarder:
             total = _sum(total, self._put(kind, items, _Rules(own, versioned)))
         return total
 
-    def delete(
-        self, kind: str, obj: Object, *, own: Key | None = None, versioned: bool = False
-    ) -> PutSummary:
+    def delete(self, kind: str, obj: Object, *, own: Key | None = None, versioned: bool = False) -> PutSummary:
         """An object that is gone, in its last state (its version is that of the deletion)."""
         item = self._item(kind, obj)
         item.last, item.new = item.new, None
@@ -140,9 +134,7 @@ class Forwarder:
         answer = mirror.finish(kind, version, opening.epoch, floor=opening.floor)
         if answer == "older":
             mirror.reset(kind)
-            raise Gone(
-                f"{kind} is listed at {version}, before {opening.floor}: the cluster's store went back"
-            )
+            raise Gone(f"{kind} is listed at {version}, before {opening.floor}: the cluster's store went back")
         if answer == "refused":
             raise Gone(f"the mirror of {kind} was lost during its list")
         return version
@@ -185,9 +177,7 @@ class Forwarder:
         absent = [name for name in mirror.names(kind) if name not in seen]
         for part in parts(absent):
             items = [_Item(name, version, None) for name in part]
-            summary = self._delete(
-                kind, items, rules, lambda gone: mirror.prune(kind, version, opening.epoch, gone)
-            )
+            summary = self._delete(kind, items, rules, lambda gone: mirror.prune(kind, version, opening.epoch, gone))
             if summary.unsynced:
                 raise Gone(f"the mirror of {kind} was lost during its list")
 

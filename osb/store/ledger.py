@@ -88,9 +88,7 @@ class Ledger:
         with redis_errors(f"read the ledger of {self.member}"):
             while start < slots or not empty:
                 block = range(start, start + SLOTS_AT_ONCE)
-                raw = self._redis.hmget(
-                    keys.ledger(self.member, "by"), [f"{box_uid}/{slot}" for slot in block]
-                )
+                raw = self._redis.hmget(keys.ledger(self.member, "by"), [f"{box_uid}/{slot}" for slot in block])
                 hits = {slot: pod.decode() for slot, pod in zip(block, raw, strict=True) if pod}
                 found.update(hits)
                 start, empty = start + SLOTS_AT_ONCE, not hits
@@ -110,9 +108,7 @@ class Ledger:
         if limit <= 0:
             return []
         with redis_errors(f"read the stock of {self.member}"):
-            stock = self._redis.zrange(
-                keys.ledger(self.member, "avail"), start, start + limit - 1, withscores=True
-            )
+            stock = self._redis.zrange(keys.ledger(self.member, "avail"), start, start + limit - 1, withscores=True)
         return [(pod.decode(), float(rank)) for pod, rank in stock]
 
     # -- changes, each fenced by its script ------------------------------------------------------------
@@ -139,9 +135,7 @@ class Ledger:
             args += (m.what, m.pod, m.pod_uid, m.from_state, m.box_uid, m.target, m.policy)
         return [done == 1 for done in self._fenced("ledger_move_v1", proof, args)[1:]]
 
-    def prove(
-        self, proof: Proof, pod: str = "", *, pod_uid: str = "", state: str = "", box_uid: str = ""
-    ) -> bool:
+    def prove(self, proof: Proof, pod: str = "", *, pod_uid: str = "", state: str = "", box_uid: str = "") -> bool:
         """Rule 3 of spec/protocols.md: call it after a version was read and before a write uses that version.
 
         Raises Fenced or LedgerNotReady when the pass may not write; False when the entry has moved on.
@@ -172,9 +166,7 @@ class Ledger:
 
         `seq`: the next sequence number is above this and above every entry's and the former ledger's.
         """
-        texts: list[Arg] = [
-            part for pod, entry in entries.items() for part in (pod, ledger_types.text(entry))
-        ]
+        texts: list[Arg] = [part for pod, entry in entries.items() for part in (pod, ledger_types.text(entry))]
         parts = [texts[at : at + 2 * COMMIT_LIMIT] for at in range(0, len(texts), 2 * COMMIT_LIMIT)] or [[]]
         last: Sequence[Arg] = parts[0]
         if len(parts) > 1:
@@ -197,13 +189,9 @@ class Ledger:
         if proof.member != self.member:
             raise ValueError(f"a proof for {proof.member} was shown to the ledger of {self.member}")
         head = (proof.member, proof.token, proof.pool_uid, proof.epoch if epoch is None else epoch)
-        reply: list[Any] = self._scripts.call(
-            name, (*self._keys, self._new) if new else self._keys, (*head, *args)
-        )
+        reply: list[Any] = self._scripts.call(name, (*self._keys, self._new) if new else self._keys, (*head, *args))
         if reply[0] == b"fenced":
-            raise Fenced(
-                f"the token of pool {self.member} is not the current one any more; nothing was changed"
-            )
+            raise Fenced(f"the token of pool {self.member} is not the current one any more; nothing was changed")
         if reply[0] in (b"notready", b"refused"):
             raise LedgerNotReady(f"the ledger of pool {self.member} must be rebuilt for UID {proof.pool_uid}")
         return reply

@@ -224,9 +224,7 @@ class Mirror:
             answers += map(_answer, rest)
         return Moved(False, answers)
 
-    def finish(
-        self, kind: str, version: str, epoch: str, *, floor: str = "0"
-    ) -> Literal["done", "refused", "older"]:
+    def finish(self, kind: str, version: str, epoch: str, *, floor: str = "0") -> Literal["done", "refused", "older"]:
         """End a list after all its puts and prunes. `refused`: lost since it began, list again. `older`:
         the list is below the `floor` at its beginning, so the cluster's own store was restored: `reset`,
         then list again."""

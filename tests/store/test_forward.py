@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import threading
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-import orjson
 import pytest
 
 from osb.api import names
@@ -21,17 +18,8 @@ from osb.facts.pod import decode
 from osb.store import keys
 from osb.store.client import Store, connect
 from osb.store.forward import Forwarder
-from osb.store.ledger_types import Grant, Move, Proof
-
-POOL = Key("pool", "ns", "warm")
-BOX = Key("batchsandbox", "ns", "s1")
-CREATED = "2026-01-01T00:00:00Z"
-
-
-@dataclass(frozen=True)
-class Page:
-    items: list[dict[str, Any]]
-    version: str
+from osb.store.ledger_types import Move
+from tests.doubles.objects import BOX, POOL, Page, box, dirty, due, forget, grant, ledger_with, pod, pool, recorded
 
 
 @pytest.fixture
@@ -39,84 +27,7 @@ def forward(store: Store) -> Forwarder:
     return Forwarder(store)
 
 
-def meta(name: str, version: int, **more: Any) -> dict[str, Any]:
-    base = {
-        "namespace": "ns",
-        "name": name,
-        "uid": f"{name}-uid",
-        "resourceVersion": str(version),
-        "generation": 1,
-        "creationTimestamp": CREATED,
-    }
-    return base | more
-
-
-def box(name: str = "s1", version: int = 1, *, annotations: Any = None, **spec: Any) -> dict[str, Any]:
-    spec = {"replicas": 1, "poolRef": "warm"} | spec
-    return {"metadata": meta(name, version, annotations=annotations or {}), "spec": spec}
-
-
-def recorded(*pods: str, released: tuple[str, ...] = ()) -> dict[str, str]:
-    found = {names.ALLOC_STATUS: orjson.dumps({"pods": pods, "poolRef": "warm", "seq": 1}).decode()}
-    if released:
-        found[names.ALLOC_RELEASED] = orjson.dumps({"pods": released}).decode()
-    return found
-
-
-def pod(name: str = "p1", version: int = 1, *, ready: bool = False, owner: str = "warm", **more: Any) -> Any:
-    ref = {
-        "apiVersion": names.API_VERSION,
-        "kind": "Pool",
-        "name": owner,
-        "uid": "warm-uid",
-        "controller": True,
-    }
-    status: dict[str, Any] = {"phase": "Running" if ready else "Pending"}
-    if ready:
-        status["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": CREATED}]
-    return {
-        "metadata": meta(name, version, ownerReferences=[ref], **more),
-        "spec": {"containers": [{"name": "main", "image": "i"}]},
-        "status": status,
-    }
-
-
-def pool(version: int = 1, *, generation: int = 1) -> dict[str, Any]:
-    return {
-        "metadata": meta("warm", version, generation=generation),
-        "spec": {"capacitySpec": {"bufferMin": generation}},
-    }
-
-
-def dirty(store: Store, kind: str = "pool") -> set[Key]:
-    return {found.key for found in store.queue.listing(kind, "dirty")}
-
-
-def due(store: Store, kind: str = "pool") -> set[Key]:
-    return {found.key for found in store.queue.listing(kind, "due")}
-
-
-def forget(store: Store, *keys_: Key) -> None:
-    for key in keys_ or (POOL, BOX):
-        store.queue.forget(key)
-
-
-def ledger_with(store: Store, entries: dict[str, LedgerEntry]) -> Proof:
-    forget(store, POOL)
-    store.queue.add([Add(key=POOL)])
-    token = uuid.uuid4().hex
-    store.queue.begin(POOL, token)
-    proof = Proof(POOL.member, token, "warm-uid")
-    store.ledger("ns", "warm").begin_rebuild(proof, "e1")
-    store.ledger("ns", "warm").commit(proof, "e1", entries)
-    return proof
-
-
-def grant(pod: str = "p1", slot: int = 0) -> Grant:
-    return Grant(pod, f"{pod}-uid", "s1-uid", "s1", slot)
-
-
-# -- events --------------------------------------------------------------------------------------------------
+# -- events ------------------------------------------------------------
 
 
 def test_a_new_pooled_sandbox_is_mirrored_and_wakes_its_pool(store: Store, forward: Forwarder) -> None:
@@ -160,9 +71,7 @@ def test_pods_are_kept_as_facts_with_their_place_in_the_stock(store: Store, forw
     assert store.ledger("ns", "warm").available() == []
 
 
-def test_a_pod_that_is_listed_but_not_controlled_by_a_pool_is_not_stock(
-    store: Store, forward: Forwarder
-) -> None:
+def test_a_pod_that_is_listed_but_not_controlled_by_a_pool_is_not_stock(store: Store, forward: Forwarder) -> None:
     foreign = pod(ready=True)
     foreign["metadata"]["ownerReferences"][0]["controller"] = False
     forward.put("poolpod", [foreign])
@@ -177,9 +86,7 @@ def test_a_pod_event_wakes_the_sandbox_that_holds_it(store: Store, forward: Forw
     assert dirty(store, "batchsandbox") == {BOX} and dirty(store) == {POOL}
 
 
-def test_a_deleted_object_wakes_what_it_concerned_even_if_it_was_never_seen(
-    store: Store, forward: Forwarder
-) -> None:
+def test_a_deleted_object_wakes_what_it_concerned_even_if_it_was_never_seen(store: Store, forward: Forwarder) -> None:
     assert forward.delete("batchsandbox", box(version=9)).applied == 1
     assert POOL in dirty(store)
     assert forward.put("batchsandbox", [box(version=8)]).old == 1
@@ -192,7 +99,7 @@ def test_a_new_pool_wakes_the_sandboxes_that_wait_for_any(store: Store, forward:
     assert dirty(store, "batchsandbox") == {BOX}
 
 
-# -- own writes ----------------------------------------------------------------------------------------------
+# -- own writes ------------------------------------------------------------
 
 
 def test_a_record_that_says_what_the_ledger_says_is_no_news(store: Store, forward: Forwarder) -> None:
@@ -222,17 +129,10 @@ def test_a_record_that_says_what_the_ledger_says_is_no_news(store: Store, forwar
 def test_a_record_that_differs_from_the_ledger_is_news(
     store: Store, forward: Forwarder, annotations: dict[str, str], news: bool
 ) -> None:
-    proof = ledger_with(
-        store, {name: LedgerEntry(state="free", pod_uid=f"{name}-uid") for name in ("p1", "p2")}
-    )
-    forward.put(
-        "batchsandbox", [box(replicas=2, annotations={names.ALLOC_STATUS: '{"pods":[],"poolRef":"warm"}'})]
-    )
+    proof = ledger_with(store, {name: LedgerEntry(state="free", pod_uid=f"{name}-uid") for name in ("p1", "p2")})
+    forward.put("batchsandbox", [box(replicas=2, annotations={names.ALLOC_STATUS: '{"pods":[],"poolRef":"warm"}'})])
     store.ledger("ns", "warm").allocate(proof, "op", [grant("p1", 0), grant("p2", 1)])
-    moves = [
-        Move(what="settle", pod=p, pod_uid=f"{p}-uid", from_state="resv", box_uid="s1-uid")
-        for p in ("p1", "p2")
-    ]
+    moves = [Move(what="settle", pod=p, pod_uid=f"{p}-uid", from_state="resv", box_uid="s1-uid") for p in ("p1", "p2")]
     store.ledger("ns", "warm").move(proof, moves)
     forget(store)
     forward.put("batchsandbox", [box(version=2, replicas=2, annotations=annotations)])
@@ -246,9 +146,7 @@ def test_an_answer_to_a_versioned_write_leaves_the_own_key_out(store: Store, for
     assert dirty(store) == set()
 
 
-def test_an_answer_to_a_write_without_version_may_hide_a_foreign_change(
-    store: Store, forward: Forwarder
-) -> None:
+def test_an_answer_to_a_write_without_version_may_hide_a_foreign_change(store: Store, forward: Forwarder) -> None:
     forward.put("pool", [pool()])
     forget(store)
     forward.put("pool", [pool(2, generation=2)], own=POOL)
@@ -276,7 +174,7 @@ def test_own_answers_prove_nothing_about_the_stream(store: Store, forward: Forwa
     assert store.mirror.age_ms("pool") >= 0
 
 
-# -- two writers ---------------------------------------------------------------------------------------------
+# -- two writers ------------------------------------------------------------
 
 
 def test_an_object_that_moved_meanwhile_is_routed_again_from_what_it_is_now(store: Store) -> None:
@@ -327,9 +225,7 @@ def test_many_watchers_and_a_relist_at_once_end_in_the_newest_state(redis_url: s
 
     def lists(forward: Forwarder) -> None:
         for version in range(20, 200, 30):
-            forward.relist(
-                "poolpod", iter([Page([pod(f"p{n}", version - 5) for n in range(8)], str(version))])
-            )
+            forward.relist("poolpod", iter([Page([pod(f"p{n}", version - 5) for n in range(8)], str(version))]))
 
     threads = [run(events(0)), run(events(1)), run(events(2)), run(lists)]
     for thread in threads:
@@ -338,97 +234,3 @@ def test_many_watchers_and_a_relist_at_once_end_in_the_newest_state(redis_url: s
     assert [entry and entry.version for entry in entries.values()] == ["209"] * 8
     assert store.redis.hgetall(keys.RANK) == {}  # 209 is odd: nobody is ready
     assert store.mirror.index("poolpod", "owner", "warm-uid") == sorted(entries)
-
-
-# -- lists ---------------------------------------------------------------------------------------------------
-
-
-def test_a_first_list_enqueues_every_key_deep_and_behind_live_work(store: Store, forward: Forwarder) -> None:
-    assert forward.relist("pool", [Page([pool()], "10")]) == "10"
-    assert forward.relist("batchsandbox", [Page([box()], "11"), Page([box("s2")], "11")]) == "11"
-    assert store.mirror.synced("pool") and store.mirror.synced("batchsandbox")
-    assert dirty(store) == {POOL} and dirty(store, "batchsandbox") == {BOX, Key("batchsandbox", "ns", "s2")}
-    assert store.queue.stats("pool").dirty_later == 1 and store.queue.stats("pool").dirty_now == 0
-    assert store.queue.begin(POOL, "t").deep
-
-
-def test_a_list_after_a_restart_enqueues_every_key_although_nothing_moved(
-    store: Store, forward: Forwarder
-) -> None:
-    forward.relist("pool", [Page([pool()], "10")])
-    forget(store)
-    store.redis.hset(keys.mirror("pool", "meta"), "boot", "another process")
-    assert forward.put("pool", [pool()]).unsynced
-    forward.relist("pool", [Page([pool()], "10")])
-    assert dirty(store) == {POOL}
-
-
-def test_pods_listed_after_a_loss_wake_their_pools_and_keep_due_times(
-    store: Store, forward: Forwarder
-) -> None:
-    forward.relist("poolpod", [Page([pod(ready=True)], "10")])
-    assert dirty(store) == {POOL} and store.queue.begin(POOL, "t").deep
-    forward.relist("batchsandbox", [Page([box(expireTime="2030-01-01T00:00:00Z")], "10")])
-    assert due(store, "batchsandbox") == {BOX}
-
-
-def test_a_later_list_enqueues_only_what_changed(store: Store, forward: Forwarder) -> None:
-    forward.relist("batchsandbox", [Page([box(), box("s2"), box("s3")], "10")])
-    forget(store, POOL, *(Key("batchsandbox", "ns", f"s{n}") for n in (1, 2, 3)))
-    forward.relist("batchsandbox", [Page([box(), box("s2", 12, poolRef="other")], "20")])
-    assert store.mirror.names("batchsandbox") == ["ns/s1", "ns/s2"]
-    assert dirty(store) == {POOL, Key("pool", "ns", "other")}
-    assert Key("batchsandbox", "ns", "s3") in dirty(store, "batchsandbox")  # gone
-    assert BOX not in dirty(store, "batchsandbox")
-
-
-def test_what_arrives_while_the_list_runs_survives_it(store: Store, forward: Forwarder) -> None:
-    other = Forwarder(store)
-
-    def pages() -> Iterator[Page]:
-        yield Page([box("s1")], "10")
-        other.put("batchsandbox", [box("s2", 12)])
-        yield Page([box("s3")], "10")
-
-    forward.relist("batchsandbox", pages())
-    assert sorted(store.mirror.names("batchsandbox")) == ["ns/s1", "ns/s2", "ns/s3"]
-
-
-def test_a_flush_while_the_list_runs_makes_it_start_over(store: Store, forward: Forwarder) -> None:
-    def pages() -> Iterator[Page]:
-        yield Page([box("s1")], "10")
-        store.redis.flushall()
-        yield Page([box("s2")], "10")
-
-    with pytest.raises(Gone, match="lost"):
-        forward.relist("batchsandbox", pages())
-    assert not store.mirror.synced("batchsandbox")
-    forward.relist("batchsandbox", [Page([box("s1"), box("s2")], "10")])
-    assert store.mirror.synced("batchsandbox") and store.mirror.size("batchsandbox") == 2
-
-
-def test_lists_of_several_namespaces_count_from_the_oldest(store: Store, forward: Forwarder) -> None:
-    assert forward.relist("pool", [Page([pool()], "120"), Page([], "99")]) == "99"
-    assert store.redis.hget(keys.mirror("pool", "meta"), "floor") == b"99"
-
-
-def test_a_list_without_any_page_is_no_empty_cluster(store: Store, forward: Forwarder) -> None:
-    forward.put("pool", [pool()])
-    with pytest.raises(Gone):
-        forward.relist("pool", [])
-    assert store.mirror.size("pool") == 1 and not store.mirror.synced("pool")
-
-
-def test_a_restored_cluster_is_noticed_and_the_next_list_starts_from_nothing(
-    store: Store, forward: Forwarder
-) -> None:
-    forward.relist("pool", [Page([pool(90)], "100")])
-    ledger_with(store, {})
-    forget(store)
-    with pytest.raises(Gone, match="went back"):
-        forward.relist("pool", [Page([pool(40)], "50")])
-    assert not store.ledger("ns", "warm").meta().ready
-    forward.relist("pool", [Page([pool(40)], "50")])
-    entry = store.mirror.read("pool", ["ns/warm"]).entries["ns/warm"]
-    assert entry is not None and entry.version == "40"
-    assert dirty(store) == {POOL}

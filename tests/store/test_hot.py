@@ -47,10 +47,7 @@ def pods(store: Store, count: int) -> None:
     ledger.begin_rebuild(proof, "e1")
     ledger.commit(proof, "e1", {f"p{n}": LedgerEntry(state="free", pod_uid=f"u{n}") for n in range(count)})
     store.queue.end(POOL, token, "done")
-    facts = [
-        PodFact("ns", f"p{n}", f"u{n}", "3", "Pool", "warm", "pool-uid", "Running", True)
-        for n in range(count)
-    ]
+    facts = [PodFact("ns", f"p{n}", f"u{n}", "3", "Pool", "warm", "pool-uid", "Running", True) for n in range(count)]
     store.mirror.put(
         "poolpod",
         [

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import inspect
 import threading
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from osb.api.key import Key
 from osb.errors import Fenced, LedgerNotReady
-from osb.facts.adds import Add
 from osb.facts.ledger import LedgerEntry
 from osb.local.redis import EmbeddedRedis
-from osb.store import keys
 from osb.store.client import Store, connect
 from osb.store.ledger import Ledger
-from osb.store.ledger_types import Grant, Move, Proof, parse, text
-from osb.store.mirror import Put
+from osb.store.ledger_types import Proof, parse, text
+from tests.doubles.ledger_run import START, UID, derived, free, grant, moved, ready, rebuilt, state_of, take
 from tests.doubles.mutant import Mutant
-
-POOL = Key("pool", "ns", "warm")
-UID = "pool-uid"
-
-
-def take(store: Store, key: Key = POOL) -> Proof:
-    """The token of a new run, as a worker gets it; an earlier run of the key is fenced off."""
-    store.queue.forget(key)
-    store.queue.add([Add(key=key)])
-    token = uuid.uuid4().hex
-    assert store.queue.begin(key, token).state == "run"
-    return Proof(key.member, token, UID)
 
 
 @pytest.fixture
@@ -46,65 +30,7 @@ def ledger(store: Store) -> Ledger:
     return store.ledger("ns", "warm")
 
 
-def free(uid: str) -> LedgerEntry:
-    return LedgerEntry(state="free", pod_uid=uid)
-
-
-def rebuilt(
-    ledger: Ledger, proof: Proof, entries: dict[str, LedgerEntry] | int, *, epoch: str = "e1"
-) -> None:
-    """A ready ledger with these entries; a number means that many free pods p0, p1, … of UIDs u0, u1, …"""
-    if isinstance(entries, int):
-        entries = {f"p{n}": free(f"u{n}") for n in range(entries)}
-    ledger.begin_rebuild(proof, epoch)
-    ledger.commit(proof, epoch, entries)
-
-
-def ready(store: Store, *pods: str) -> None:
-    """These pods are Ready in the mirror; pod pN has UID uN and rank N."""
-    puts = [
-        Put(name=f"ns/{pod}", version="1", uid=f"u{pod[1:]}", doc=b"", pool="ns/warm", rank=float(pod[1:]))
-        for pod in pods
-    ]
-    store.mirror.put("poolpod", puts)
-
-
-def grant(pod: str = "p0", *, box: str = "s1", slot: int = 0, uid: str = "") -> Grant:
-    return Grant(pod, uid or f"u{pod[1:]}", f"{box}-uid", box, slot)
-
-
-def moved(what: str, pod: str, from_state: str, *, box: str = "", **more: Any) -> Move:
-    more.setdefault("pod_uid", f"u{pod[1:]}")
-    return Move(what=what, pod=pod, from_state=from_state, box_uid=f"{box}-uid" if box else "", **more)
-
-
-def state_of(ledger: Ledger, pod: str) -> str:
-    entry = ledger.holders([pod]).get(pod)
-    return entry.state if entry else "-"
-
-
-def derived(ledger: Ledger, store: Store) -> None:
-    """Everything that is derived from the entries is in step with them."""
-    seen = ledger.state(entries=True)
-    counts = {state: 0 for state in seen.counts}
-    for entry in seen.entries.values():
-        counts[entry.state] += 1
-    assert seen.counts == counts
-    unfinished = {"new", "resv", "rel", "dirty", "doom", "conf"}
-    assert set(seen.todo) == {pod for pod, e in seen.entries.items() if e.state in unfinished}
-    by = {f"{e.box_uid}/{e.slot}": pod for pod, e in seen.entries.items() if e.slot >= 0}
-    raw = store.redis.hgetall(keys.ledger(ledger.member, "by"))
-    assert {key.decode(): pod.decode() for key, pod in raw.items()} == by
-    ranks = {name.decode(): value.decode() for name, value in store.redis.hgetall(keys.RANK).items()}
-    stock = {
-        pod
-        for pod, e in seen.entries.items()
-        if e.state == "free" and ranks.get(f"ns/{pod}", "").partition("|")[2] == e.pod_uid
-    }
-    assert {pod for pod, _ in ledger.available(1000)} == stock
-
-
-# -- allocate ------------------------------------------------------------------------------------------
+# -- allocate ------------------------------------------------------------
 
 
 def test_exactly_the_named_pods_are_promised(store: Store, ledger: Ledger, proof: Proof) -> None:
@@ -113,9 +39,7 @@ def test_exactly_the_named_pods_are_promised(store: Store, ledger: Ledger, proof
     taken = ledger.allocate(proof, "op1", [grant("p0", slot=0), grant("p2", slot=1)])
     assert taken.ok and taken.seqs == {"p0": 1, "p2": 2}
     entry = ledger.holders(["p2"])["p2"]
-    assert entry == LedgerEntry(
-        state="resv", pod_uid="u2", box_uid="s1-uid", box="s1", slot=1, seq=2, op="op1"
-    )
+    assert entry == LedgerEntry(state="resv", pod_uid="u2", box_uid="s1-uid", box="s1", slot=1, seq=2, op="op1")
     assert ledger.available() == [("p1", 1.0)]
     assert set(ledger.todo()) == {"p0", "p2"}
     derived(ledger, store)
@@ -157,9 +81,7 @@ def test_one_pod_twice_or_one_slot_twice_in_a_call_takes_nothing(ledger: Ledger,
     assert ledger.counts()["free"] == 2
 
 
-def test_an_allocation_whose_answer_was_lost_may_be_repeated(
-    store: Store, ledger: Ledger, proof: Proof
-) -> None:
+def test_an_allocation_whose_answer_was_lost_may_be_repeated(store: Store, ledger: Ledger, proof: Proof) -> None:
     rebuilt(ledger, proof, 2)
     first = ledger.allocate(proof, "op1", [grant("p0"), grant("p1", slot=1)])
     again = ledger.allocate(proof, "op1", [grant("p0"), grant("p1", slot=1)])
@@ -167,7 +89,7 @@ def test_an_allocation_whose_answer_was_lost_may_be_repeated(
     derived(ledger, store)
 
 
-# -- who may write -------------------------------------------------------------------------------------
+# -- who may write ------------------------------------------------------------
 
 
 def test_a_worker_that_lost_the_pool_changes_nothing(store: Store, ledger: Ledger, proof: Proof) -> None:
@@ -234,122 +156,7 @@ def test_a_proof_for_another_pool_is_refused_before_it_is_sent(ledger: Ledger, p
         ledger.prove(replace(proof, member="ns/other"))
 
 
-# -- moves ---------------------------------------------------------------------------------------------
-
-START = {
-    "new": LedgerEntry(state="new"),
-    "free": free("u1"),
-    "resv": LedgerEntry(state="resv", pod_uid="u1", box_uid="s1-uid", box="s1", slot=0, seq=4, op="o"),
-    "held": LedgerEntry(state="held", pod_uid="u1", box_uid="s1-uid", box="s1", slot=0, seq=4, op="o"),
-    "rel": LedgerEntry(
-        state="rel", pod_uid="u1", box_uid="s1-uid", box="s1", slot=0, seq=4, op="o", policy="Noop"
-    ),
-    "dirty": LedgerEntry(state="dirty", pod_uid="u1", seq=4),
-    "doom": LedgerEntry(state="doom", pod_uid="u1"),
-    "conf": LedgerEntry(state="conf", pod_uid="u1"),
-}
-LEGAL = {
-    ("settle", "resv", "held"), ("cancel", "resv", "free"), ("cancel", "resv", "dirty"),
-    ("release", "held", "rel"), ("repin", "rel", "rel"), ("recycled", "rel", "free"),
-    ("recycled", "dirty", "free"), ("doom", "free", "doom"), ("doom", "dirty", "doom"), ("doom", "rel",
-    "doom"), ("born", "new", "free"), ("conf", "conf", "dirty"), ("orphan", "-", "dirty"), *(("gone", state,
-    "-") for state in START), *(("lost", state, "-") for state in START),
-}  # fmt: skip
-EVERY_MOVE = [
-    (what, start, to)
-    for what, to in (
-        ("settle", "held"), ("cancel", "free"), ("cancel", "dirty"), ("release", "rel"), ("repin", "rel"),
-        ("recycled", "free"), ("doom", "doom"), ("born", "free"), ("conf", "dirty"), ("orphan", "dirty"),
-        ("gone", "-"), ("lost", "-"),
-    )
-    for start in (*START, "-")
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("what", "start", "to"), EVERY_MOVE, ids=lambda value: str(value))
-def test_only_the_moves_of_the_table_are_made(
-    store: Store, ledger: Ledger, proof: Proof, what: str, start: str, to: str
-) -> None:
-    ready(store, "p1")
-    rebuilt(ledger, proof, {"p1": START[start]} if start != "-" else {})
-    box = START[start].box if start != "-" else ""
-    made = ledger.move(
-        proof,
-        [moved(what, "p1", start, box=box, to=to if what in ("cancel", "recycled") else "", policy="Delete")],
-    )
-    assert made == [(what, start, to) in LEGAL]
-    assert state_of(ledger, "p1") == (to if made[0] else start)
-    derived(ledger, store)
-
-
-def test_a_move_whose_entry_is_not_as_named_stays_and_the_others_go_on(
-    store: Store, ledger: Ledger, proof: Proof
-) -> None:
-    rebuilt(ledger, proof, 4)
-    ledger.allocate(proof, "op1", [grant(f"p{n}", slot=n) for n in range(3)])
-    made = ledger.move(
-        proof,
-        [
-            moved("settle", "p0", "resv", box="s1"),
-            moved("settle", "p1", "resv", box="s2"),  # another sandbox's
-            moved("settle", "p2", "resv", box="s1", pod_uid="other"),
-            moved("settle", "p3", "free"),
-        ],
-    )
-    assert made == [True, False, False, False]
-    assert [state_of(ledger, f"p{n}") for n in range(4)] == ["held", "resv", "resv", "free"]
-    derived(ledger, store)
-
-
-def test_release_pins_the_policy_and_repin_makes_it_stricter(ledger: Ledger, proof: Proof) -> None:
-    rebuilt(ledger, proof, {"p1": START["held"]})
-    assert ledger.move(proof, [moved("release", "p1", "held", box="s1", policy="Restart")]) == [True]
-    assert ledger.holders(["p1"])["p1"].policy == "Restart"
-    assert ledger.move(proof, [moved("repin", "p1", "rel", box="s1", policy="Delete")]) == [True]
-    assert ledger.holders(["p1"])["p1"] == replace(START["held"], state="rel", policy="Delete")
-
-
-def test_a_freed_pod_carries_nothing_of_its_former_holder(ledger: Ledger, proof: Proof) -> None:
-    rebuilt(ledger, proof, {"p1": START["rel"]})
-    assert ledger.move(proof, [moved("recycled", "p1", "rel", box="s1")]) == [True]
-    assert ledger.holders(["p1"])["p1"] == free("u1")
-    assert ledger.of_box("s1-uid") == {}
-
-
-def test_a_move_without_a_clear_target_is_refused_before_it_is_sent(ledger: Ledger, proof: Proof) -> None:
-    for what, to in (("cancel", ""), ("cancel", "held"), ("steal", "")):
-        with pytest.raises(ValueError, match=what):
-            ledger.move(proof, [moved(what, "p1", "resv", box="s1", to=to)])
-
-
-def test_only_the_pod_acknowledged_now_is_freed_and_only_from_its_own_sandbox(
-    ledger: Ledger, proof: Proof
-) -> None:
-    # Given: p0 went from s1 to s2 after a release; s1 still remembers its name in its cumulative list.
-    rebuilt(ledger, proof, 2)
-    ledger.allocate(proof, "a", [grant("p0", box="s1", slot=0), grant("p1", box="s1", slot=1)])
-    ledger.move(proof, [moved("settle", pod, "resv", box="s1") for pod in ("p0", "p1")])
-    ledger.move(proof, [moved("release", "p0", "held", box="s1", policy="Noop")])
-    ledger.move(proof, [moved("recycled", "p0", "rel", box="s1")])
-    ledger.allocate(proof, "b", [grant("p0", box="s2")])
-    ledger.move(proof, [moved("settle", "p0", "resv", box="s2")])
-    # When: s1 releases p1 and names both again.
-    again = [moved("release", pod, "held", box="s1", policy="Noop") for pod in ("p0", "p1")]
-    # Then: s2 keeps its pod.
-    assert ledger.move(proof, again) == [False, True]
-    assert ledger.holders(["p0"])["p0"].box == "s2" and state_of(ledger, "p0") == "held"
-
-
-def test_a_sandbox_made_again_under_its_name_does_not_own_the_old_ones_pods(
-    ledger: Ledger, proof: Proof
-) -> None:
-    rebuilt(ledger, proof, {"p1": START["held"]})
-    again = Move(what="release", pod="p1", pod_uid="u1", from_state="held", box_uid="s1-new", policy="Noop")
-    assert ledger.move(proof, [again]) == [False]
-    assert ledger.of_box("s1-new") == {} and set(ledger.of_box("s1-uid")) == {0}
-
-
-# -- proof, intent, looks ------------------------------------------------------------------------------
+# -- proof, intent, looks ------------------------------------------------------------
 
 
 def test_a_proof_holds_only_while_the_entry_is_as_named(ledger: Ledger, proof: Proof) -> None:
@@ -425,7 +232,7 @@ def test_an_entry_that_could_not_be_read_back_is_not_written(bad: LedgerEntry) -
         text(bad)
 
 
-# -- many clients --------------------------------------------------------------------------------------
+# -- many clients ------------------------------------------------------------
 
 
 def test_workers_that_fight_for_few_pods_never_share_one(redis_url: str, store: Store) -> None:
@@ -453,7 +260,7 @@ def test_workers_that_fight_for_few_pods_never_share_one(redis_url: str, store: 
     derived(store.ledger("ns", "warm"), store)
 
 
-# -- the checks above are sharp ------------------------------------------------------------------------
+# -- the checks above are sharp ------------------------------------------------------------
 
 
 MUTANTS = {
@@ -468,10 +275,6 @@ MUTANTS = {
     "the pool's uid is ignored": (
         "ledger_allocate_v1", "m[1] ~= ARGV[3] or", "",
         test_a_ledger_of_another_pool_uid_is_not_ready,
-    ),
-    "a move does not look whose pod it is": (
-        "ledger_move_v1", "or e.box_uid ~= m.box_uid", "",
-        test_only_the_pod_acknowledged_now_is_freed_and_only_from_its_own_sandbox,
     ),
     "terminating pods do not count against the maximum": (
         "ledger_intend_v1", "redis.call('HLEN', KEYS[3])", "0",

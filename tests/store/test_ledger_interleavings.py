@@ -48,7 +48,7 @@ def served(world: World, pod: str, name: str) -> None:
     assert [pod_name for pod_name, _ in world.boxes[name].claims()] == [pod]
 
 
-# -- claims ----------------------------------------------------------------------------------------------------
+# -- claims ------------------------------------------------------------
 
 
 def a_claim_without_answer_lands_late(world: World) -> None:
@@ -133,7 +133,7 @@ def a_frozen_worker_reads_afresh_and_resends(world: World) -> None:
     assert {holder(world, first), holder(world, second)} == {EARLY}
 
 
-# -- releases --------------------------------------------------------------------------------------------------
+# -- releases ------------------------------------------------------------
 
 
 def a_pod_is_given_back(world: World) -> None:
@@ -162,7 +162,7 @@ def a_frozen_worker_recycles_after_the_next_owner_came(world: World) -> None:
     frozen.go()
 
 
-# -- deletes ---------------------------------------------------------------------------------------------------
+# -- deletes ------------------------------------------------------------
 
 
 def a_planned_delete_is_late(world: World) -> None:
@@ -191,7 +191,7 @@ def a_delete_decided_before_a_flush_is_late(world: World) -> None:
     served(world, pod, "b-first")
 
 
-# -- losses ----------------------------------------------------------------------------------------------------
+# -- losses ------------------------------------------------------------
 
 
 def a_claim_from_before_a_flush_lands_after_the_rebuild(world: World) -> None:

