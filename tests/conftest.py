@@ -13,6 +13,15 @@ from osb.local.redis import EmbeddedRedis
 os.environ.pop("REDIS_URL", None)  # tests flush, freeze and kill their server: never the one of the environment
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cluster",
+        choices=("sim", "real", "both"),
+        default="sim",
+        help="what the acceptance tests run on: the simulated cluster (default), a real control plane, or both",
+    )
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
     server = EmbeddedRedis(Path(tmp_path_factory.mktemp("redis")))

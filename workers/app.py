@@ -26,7 +26,7 @@ HARD_LIMIT = 60
 
 def make_app(settings: Settings) -> Celery:
     """The application of workers, beat and Flower. Opens no connection (clients are made after fork)."""
-    made = Celery("osb", broker=settings.redis_url, include=["workers.tasks"])
+    made = Celery("osb", broker=settings.redis_url, include=["workers.tasks", "workers.signals"])
     made.conf.update(
         task_ignore_result=True,
         task_acks_late=True,

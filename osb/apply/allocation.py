@@ -18,6 +18,7 @@ from osb.api.batchsandbox import BoxSpec
 from osb.apply.hand import Hand
 from osb.apply.status import write_status
 from osb.decide import claim as records
+from osb.decide.pause import acknowledged
 from osb.decide.status import box_status, endpoints
 from osb.errors import ApiError, NotFound, Unavailable
 from osb.facts.boxview import BatchView
@@ -96,7 +97,7 @@ def _with_status(hand: Hand, claim: Claim, answer: Obj) -> Settled:
     view = BatchView(now=hand.now(), spec=box, slots={**claim.held, **claim.pods})
     stored, writes, cause = answer, 1, ""
     try:
-        stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view))
+        stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view, acknowledged(view)))
         writes += int(wrote)
         if trace.on:
             trace.mark("status", claim.box.member, hand.token[:8])

@@ -284,6 +284,8 @@ def _detail(code: str, one: Waiter, view: ServeView) -> str:
         return f"all {view.pool.pool_max} pods of poolMax are taken"
     if code == names.WAIT_POOL_SPEC_INVALID:
         return "the pool has no usable template"
+    if view.pool.hold:
+        return "the pool is on hold"
     return view.create_failing[:200] if code == names.WAIT_CANNOT_CREATE else ""
 
 

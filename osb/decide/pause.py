@@ -116,6 +116,11 @@ def move(view: BatchView) -> Move:
     return _answered(view, answer)
 
 
+def acknowledged(view: BatchView) -> Change:
+    """For whoever writes a status outside the own pass: the intent is answered when nothing follows from it."""
+    return Change(ack=step(situation(view)) is Step.ACK)
+
+
 def _answered(view: BatchView, answer: Step) -> Move:
     """Moves that leave the pods to the normal pass."""
     spec = view.spec

@@ -1,8 +1,8 @@
 """Tell the sandboxes that stay without pods why: the condition of a waiter is written by the pool's full pass.
 
 In: what the deal left (`osb.decide.allocate`). Out: one status patch for each waiter whose reason is news; a long line
-costs nothing while nothing but positions moves (spec/additions.md 2.2). The fast pass never comes here: a sandbox that is
-served within a moment is never told that it waits.
+costs nothing while nothing but positions moves (spec/additions.md 2.2). The fast pass never comes here: a sandbox
+that is served within a moment is never told that it waits.
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""The real processes of the controller for acceptance tests: Redis, watchers, workers, beat; killable by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from osb.local.redis import EmbeddedRedis, die_with_parent
+from tests.doubles.waiting import wait_until
+from workers.routes import all_queues
+
+BIN = Path(sys.executable).parent
+
+
+@dataclass
+class Controller:
+    """`start()` starts one of each, two workers; `kill` and `spawn` change that while tests run."""
+
+    folder: Path
+    kubeconfig: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    started: int = 0
+
+    def start(self) -> None:
+        self.redis_server = EmbeddedRedis(self.folder / "redis")
+        self.redis_server.start()
+        self.redis = redis.Redis.from_url(self.redis_server.url, decode_responses=True, encoding_errors="replace")
+        for role in ("watcher-1", "worker-1", "worker-2", "beat-1"):
+            self.spawn(role)
+
+    def spawn(self, name: str) -> None:
+        """Start a process; the part before the dash says which: watcher, worker, beat, flower."""
+        with self.log(name).open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                self._command(name), env=self.env(), cwd=self.folder, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,
+            )  # fmt: skip
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Signal a process and wait for its end; its exit code."""
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        return process.wait(30)
+
+    def signal(self, name: str, number: int) -> None:
+        self.processes[name].send_signal(number)
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+        self.redis.close()
+        self.redis_server.stop()
+
+    def alive(self) -> bool:
+        """Fails with the last words of a process that ended by itself."""
+        for name, process in self.processes.items():
+            assert process.poll() is None, f"{name} ended: {self.log(name).read_text(errors='replace')[-1500:]}"
+        return True
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def tails(self, size: int = 4000) -> list[tuple[str, str]]:
+        """(process, last words) of everything that ran."""
+        logs = sorted(self.folder.glob("*.log"))
+        return [(path.stem, path.read_text(errors="replace")[-size:]) for path in logs]
+
+    def env(self) -> dict[str, str]:
+        return {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("OSB_", "PYTEST_"))},
+            "REDIS_URL": self.redis_server.url,
+            "KUBECONFIG": str(self.kubeconfig),
+            "OSB_INSTALLATION": "acceptance",
+            "OSB_HEALTH_PROBE_BIND_ADDRESS": "0",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def celery(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """A celery command of a person at a terminal."""
+        return subprocess.run(
+            [str(BIN / "celery"), "-A", "workers", *arguments], env=self.env(), cwd=self.folder,
+            capture_output=True, text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+
+    def reconcile(self, kind: str, member: str) -> None:
+        """Ask for one more pass by hand and wait until the key is at rest."""
+        namespace, name = member.split("/")
+        sent = self.celery("call", f"osb.reconcile.{kind}", f"--args={json.dumps([namespace, name, 'by hand'])}")
+        assert sent.returncode == 0, sent.stderr
+        wait_until(lambda: self.at_rest(kind, member), 20)
+
+    def at_rest(self, kind: str, member: str) -> bool:
+        """No message of the kind is on its way, and the key neither asks for a pass nor runs."""
+        parts = self.redis.pipeline()
+        parts.llen(f"osb.{kind}.now")
+        for part in ("dirty", "run"):
+            parts.zscore(f"osb:q:{kind}:{part}", member)
+        parts.hlen("unacked")
+        return not any(value for value in parts.execute())
+
+    def _command(self, name: str) -> list[str]:
+        role = name.partition("-")[0]
+        celery = str(BIN / "celery")
+        if role == "watcher":
+            return [sys.executable, "-c", "from osb.watch.main import run; raise SystemExit(run())"]
+        if role == "worker":
+            queues = ",".join(all_queues())
+            quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+            return [
+                celery,
+                "-A",
+                "workers",
+                "worker",
+                "-n",
+                f"{name}@%h",
+                "-Q",
+                queues,
+                "-P",
+                "threads",
+                "-c",
+                "8",
+                *quiet,
+            ]
+        if role == "beat":
+            return [celery, "-A", "beat", "beat", "--pidfile="]
+        raise KeyError(name)
