@@ -7,6 +7,7 @@ renewed only while some watcher is fresh, because its renew time says when someb
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Installation:
     settings: Settings
     me: str = field(default_factory=lambda: uuid.uuid4().hex)
     _lease: InstallationLease | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
     _last: float = 0.0
     _said: str = ""
 
@@ -40,9 +42,10 @@ class Installation:
         """True when the Lease is ours or nobody's; takes it then. Cheap: looks at the server every 5 s at most."""
         if self.settings.no_lease:
             return True
-        if self.store.duty.holder_age() < 2 * RENEW_SECONDS:
-            return self.store.duty.foreign_holder() is None
-        return self.renew()
+        with self._turn:
+            if self.store.duty.holder_age() < 2 * RENEW_SECONDS:
+                return self.store.duty.foreign_holder() is None
+            return self._renew()
 
     def stand_in(self, *, fresh: bool) -> None:
         """A watcher's turn: note that a watcher is fresh, and renew when beat has been silent."""
@@ -61,6 +64,10 @@ class Installation:
 
     def renew(self) -> bool:
         """Acquire or renew; writes the copy in Redis; says once who else holds it. False: not ours."""
+        with self._turn:
+            return self._renew()
+
+    def _renew(self) -> bool:
         lease = self._own()
         try:
             gap = lease.unwatched_since()
