@@ -17,6 +17,10 @@ from tests.doubles.waiting import wait_until
 from workers.routes import all_queues
 
 BIN = Path(sys.executable).parent
+SETTINGS = {
+    "OSB_SNAPSHOT_REGISTRY": "registry.example:5000/saved",
+    "OSB_TASK_STOP_TIMEOUT": "13s",
+}
 
 
 @dataclass
@@ -27,6 +31,7 @@ class Controller:
     kubeconfig: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     started: int = 0
+    settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
 
     def start(self) -> None:
         self.redis_server = EmbeddedRedis(self.folder / "redis")
@@ -87,6 +92,7 @@ class Controller:
             "OSB_INSTALLATION": "acceptance",
             "OSB_HEALTH_PROBE_BIND_ADDRESS": "0",
             "PYTHONUNBUFFERED": "1",
+            **self.settings,
         }
 
     def celery(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from osb.kube.client import Kube
 Obj = dict[str, Any]
 T = TypeVar("T")
 
-KINDS = ("pool", "batchsandbox", "pod", "event")
+KINDS = ("pool", "batchsandbox", "pod", "event", "snapshot", "job")
 
 
 @dataclass(frozen=True, slots=True)
