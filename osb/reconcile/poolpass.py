@@ -23,7 +23,7 @@ from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
 from osb.facts.poolview import NodeFact, PoolView, WaitingBox
 from osb.obs.log import get_logger
-from osb.reconcile import gather, memory, rebuild, waiters
+from osb.reconcile import gather, memory, rebuild, report, waiters
 from osb.reconcile.contract import After, Done, Outcome
 from osb.reconcile.gather import Box
 from osb.reconcile.poolload import Load, revision_of
@@ -119,6 +119,7 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     if left:
         done.retry(0.05)
     status_again = _write_status(p, now, plan.status)
+    report.pool_gauges(now.pool, plan.status)
     waiters.tell(p, now, served)
     said = _summary(served, done, plan.reasons)
     waits = [w for w in (plan.again, done.again, status_again, served.again) if w is not None]
@@ -146,12 +147,20 @@ def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:
         for box in by_uid.values()
         if (slots := claims.wants(box.spec, now.pool.uid))
     ]
+    known_memory = memory.with_demand(
+        p,
+        now.pool,
+        memory.recall(p, now.pool),
+        seq=state.meta.seq,
+        unmet=sum(len(one.slots) for one in waiting),
+        pods=found,
+    )
     view = PoolView(
         now=p.now(), pool=now.pool, revision=revision_of(now.pool), pods={pod.name: pod for pod in found},
         entries=state.entries, names=pod_names(p.key.name), since=state.todo,
         boxes={uid: box.spec for uid, box in by_uid.items()}, waiting=waiting, ledger_ready=True,
         epoch=state.meta.epoch, mirror_fresh=known and boxes_known, nodes=nodes(p),
-        memory=memory.recall(p, now.pool), room=None, expectation_timeout=p.settings.expectation_timeout,
+        memory=known_memory, room=None, expectation_timeout=p.settings.expectation_timeout,
     )  # fmt: skip
     return view, by_uid
 
