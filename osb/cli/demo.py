@@ -53,7 +53,7 @@ def _play(folder: Path, *, pod_ready: str, stay: bool | None) -> int:
         signal.signal(number, lambda *_: over.set())
     _forget_settings()
     options = Options(
-        folder=folder, env={"OSB_INSTALLATION": "demo", "OSB_ZAP_LOG_LEVEL": "info"}, simulate=True, threads=16,
+        folder=folder, env={"OSB_INSTALLATION": "demo", "OSB_HEALTH_PROBE_BIND_ADDRESS": "0"}, simulate=True, threads=16,
         pod_ready=pod_ready, task_events=True,
     )  # fmt: skip
     screen = Screen()

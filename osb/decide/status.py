@@ -161,7 +161,8 @@ def _addresses(view: BatchView) -> list[str]:
     record = view.spec.record
     if record is not None and claims.pooled(view.spec) and not view.spec.detaching:
         back = boxslots.given_back(view)
-        last = max((s for s in range(min(len(record.pods), view.spec.replicas)) if s not in back), default=last)
+        known = {*range(min(len(record.pods), view.spec.replicas)), *pods}  # a grant adds slots beyond the record
+        last = max((s for s in known if s not in back), default=last)
     usable = {slot: pod.ip for slot, pod in pods.items() if not pod.deleting and not pod.terminal}
     return [usable.get(slot, "") for slot in range(last + 1)]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -80,7 +81,7 @@ class Everything:
 
     def start_controller(self, settings: Settings) -> None:
         """Watcher, workers, beat, Flower. `settings` are those of `env`, checked."""
-        self.health_port = settings.health_port or free_port()
+        self.health_port = self._probe_port(settings)
         ports = _ports(settings)
         self._start("watcher", _osbctl("watch"), metrics=ports(0), health=f"127.0.0.1:{self.health_port}")
         for number in range(1, self.options.workers + 1):
@@ -88,6 +89,12 @@ class Everything:
         self._start("beat", _celery("beat", "beat"), metrics=ports(self.options.workers + 1))
         if self.options.flower:
             self._flower()
+
+    def _probe_port(self, settings: Settings) -> int:
+        """The one that was asked for; the default one only if it is free, since many programs use it."""
+        if settings.health_port and (settings.health_address != ":8081" or _is_free(settings.health_port)):
+            return settings.health_port
+        return free_port()
 
     def ready(self, names: tuple[str, ...] = ("worker", "beat")) -> bool:
         """True when every process of these kinds has shown its heartbeat."""
@@ -171,6 +178,11 @@ def given_cluster(env: Mapping[str, str] | None = None) -> str:
     env = os.environ if env is None else env
     named = env.get("OSB_KUBECONFIG") or env.get("KUBECONFIG") or ""
     return named or ("in-cluster" if env.get("KUBERNETES_SERVICE_HOST") else "")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def _celery(app: str, *arguments: str) -> list[str]:
