@@ -66,6 +66,7 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
             self.duties = Duties(
                 self._store,
                 sweep_seconds=int(self.settings.resync_seconds),
+                state_gauges=bool(self.settings.metrics_port),
                 quarantined=lambda key: quarantine.tell(events, key),
             )
             self.installation = Installation(self._store, self.settings)

@@ -16,7 +16,7 @@ from osb.errors import StoreDown
 from osb.facts.adds import Add
 from osb.obs import metrics
 from osb.obs.log import get_logger
-from osb.reconcile import report
+from osb.reconcile import gauges, report
 from osb.store.client import Store
 
 log = get_logger("beat")
@@ -25,15 +25,18 @@ DUE_SECONDS = 0.1
 RESCUE_SECONDS = 1.0
 SWEEP_SLOT_SECONDS = 10
 GAUGE_SECONDS = 5.0
+POOL_GAUGE_SECONDS = 15.0
+BOX_GAUGE_SECONDS = 60.0
 SILENT_MS = 2000
 
 
 @dataclass(slots=True)
 class Duties:
-    """`tick()` runs what is due by its own clock and returns the seconds until the next call."""
+    """`state_gauges`: this process is scraped, so it also counts pools and sandboxes. `tick()` runs what is due by its own clock and returns the seconds until the next call."""
 
     store: Store
     sweep_seconds: int = 600
+    state_gauges: bool = False
     quarantined: Callable[[Key], None] | None = None
     _next: dict[str, float] = field(default_factory=dict)
 
@@ -49,6 +52,10 @@ class Duties:
                 self.sweep()
             if self._turn("gauges", GAUGE_SECONDS):
                 self.gauges()
+            if self.state_gauges and self._turn("pools", POOL_GAUGE_SECONDS):
+                gauges.pools(self.store)
+            if self.state_gauges and self._turn("sandboxes", BOX_GAUGE_SECONDS):
+                gauges.sandboxes(self.store)
         except StoreDown as down:
             log.warning("Redis is away, time stands still", error=str(down))
             return 1.0

@@ -23,7 +23,7 @@ from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
 from osb.facts.poolview import NodeFact, PoolView, WaitingBox
 from osb.obs.log import get_logger
-from osb.reconcile import gather, memory, rebuild, report, waiters
+from osb.reconcile import gather, memory, rebuild, waiters
 from osb.reconcile.contract import After, Done, Outcome
 from osb.reconcile.gather import Box
 from osb.reconcile.poolload import Load, revision_of
@@ -119,7 +119,6 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     if left:
         done.retry(0.05)
     status_again = _write_status(p, now, plan.status)
-    report.pool_gauges(now.pool, plan.status)
     waiters.tell(p, now, served)
     said = _summary(served, done, plan.reasons)
     waits = [w for w in (plan.again, done.again, status_again, served.again) if w is not None]

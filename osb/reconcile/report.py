@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from osb.api.pool import PoolSpec
 from osb.obs import metrics
 from osb.reconcile.contract import After, Outcome, Retry, Stop
 from osb.store.queue import QueueStats
@@ -49,21 +45,3 @@ def queue(kind: str, stats: QueueStats) -> None:
     ):
         metrics.put("opensandbox_queue_depth", dirty, queue=f"{kind}.{cls}")
         metrics.put("opensandbox_queue_oldest_seconds", (oldest or 0) / 1000, queue=f"{kind}.{cls}")
-
-
-_POOL_STATES = ("total", "allocated", "available", "updated", "pending", "terminating")
-
-
-def pool_gauges(pool: PoolSpec, status: Mapping[str, Any] | None) -> None:
-    """A pool's numbers, by whichever worker made its last full pass."""
-    if status is None:
-        return
-    labels = {"namespace": pool.namespace, "pool": pool.name}
-    for state in _POOL_STATES:
-        metrics.put("opensandbox_pool_pods", int(status.get(state) or 0), **labels, state=state)
-    bounds = {"poolMin": pool.pool_min, "poolMax": pool.pool_max, "bufferMin": pool.buffer_min,
-              "bufferMax": pool.buffer_max}  # fmt: skip
-    for bound, value in bounds.items():
-        metrics.put("opensandbox_pool_capacity", value, **labels, bound=bound)
-    metrics.put("opensandbox_pool_pending_sandboxes", int(status.get("waiting") or 0), **labels)
-    metrics.put("opensandbox_pool_unmet_pods", int(status.get("unmet") or 0), **labels)

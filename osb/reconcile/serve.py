@@ -197,6 +197,19 @@ def _tell(p: Pass, delivered: Sequence[Settled]) -> None:
         p.events.emit(one.claim.raw, "Normal", names.EVENT_SCHEDULED, _scheduled(p.key.name, names_),
                       component=names.COMPONENT_POOL)  # fmt: skip
     p.store.journal.append(*entries)
+    _tell_pool(p, pool, delivered)
+
+
+def _tell_pool(p: Pass, pool: Obj, delivered: Sequence[Settled]) -> None:
+    """One event on the Pool a pass: only claims that the API server has accepted."""
+    if len(delivered) == 1:
+        box, given = delivered[0].claim.box.name, [pod.name for pod in delivered[0].claim.pods.values()]
+        text = f"Allocated {len(given)} pod(s) to sandbox {box}: {names_text(given)}"
+    else:
+        count = sum(len(one.claim.pods) for one in delivered)
+        boxes = names_text([one.claim.box.name for one in delivered])
+        text = f"Allocated {count} pod(s) to {len(delivered)} sandboxes: {boxes}"
+    p.events.emit(pool, "Normal", names.EVENT_ALLOCATION_SUCCEEDED, text, component=names.COMPONENT_POOL)
 
 
 def _scheduled(pool: str, pods: Sequence[str]) -> str:
