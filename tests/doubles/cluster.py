@@ -21,7 +21,7 @@ from osb.api import names
 from osb.api.crds import crds
 from osb.config import Settings
 from osb.errors import AlreadyExists, NotFound
-from osb.kube.client import Kube, connect
+from osb.kube.client import RES, Kube, connect
 from osb.local.redis import die_with_parent
 from tests.doubles.controlplane import ControlPlane, Found
 from tests.doubles.recorder import Obj, Recorder, Seen
@@ -173,7 +173,8 @@ class Space:
     # -- what users do -----------------------------------------------------------------------------------------------
 
     def create(self, kind: str, name: str, spec: Mapping[str, Any], **meta: Any) -> Obj:
-        body = {"metadata": {"name": name, **meta}, "spec": dict(spec)}
+        row = RES[kind]
+        body = {"apiVersion": row.api_version, "kind": row.kind, "metadata": {"name": name, **meta}, "spec": dict(spec)}
         return self.kube.create(kind, self.name, body)
 
     def pool(self, name: str = "warm", *size: int, **spec: Any) -> Obj:
