@@ -1,8 +1,8 @@
 """One Pool: serve the waiting (fast pass), and when a full pass is owed everything else.
 
 gather → decide → apply. The fast pass (`osb.reconcile.serve`) costs what its waiters cost; the full pass reads all
-pods, the whole ledger and every sandbox of the pool, lets `osb.decide.pool` compose the plan, has `osb.apply.execute` carry
-it out, and writes the status last. A full pass follows a fast one after a short delay, so that a burst costs one.
+pods, the whole ledger and every sandbox of the pool, lets `osb.decide.pool` compose the plan, has `osb.apply.poolplan`
+carry it out, and writes the status last. A full pass follows a fast one after a short delay, so that a burst costs one.
 """
 
 from __future__ import annotations
