@@ -52,6 +52,7 @@ RES: dict[str, Resource] = {
     "node": Resource("Node", "", "v1", "nodes", namespaced=False),
     "namespace": Resource("Namespace", "", "v1", "namespaces", namespaced=False),
     "job": Resource("Job", "batch", "v1", "jobs"),
+    "deployment": Resource("Deployment", "apps", "v1", "deployments"),
     "lease": Resource("Lease", "coordination.k8s.io", "v1", "leases"),
     "crd": Resource(
         "CustomResourceDefinition",
