@@ -24,13 +24,14 @@ from osb.decide import plan as plans
 from osb.decide.plan import Plan, names_text
 from osb.errors import ApiError, Conflict, NotFound
 from osb.facts.adds import Add
-from osb.facts.ledger import HELD, TAKEN, LedgerEntry
+from osb.facts.ledger import DIRTY, HELD, REL, TAKEN, LedgerEntry
 from osb.facts.poolview import PoolView
 from osb.obs import metrics
 from osb.store.ledger_types import Move, Proof
 
 Obj = dict[str, Any]
 RETRY_SECONDS = 1.0
+RECYCLING = (REL, DIRTY)
 ADOPT = "adopt"  # pinned by a rebuild on a pod that only needs to be touched (osb.reconcile.rebuild)
 
 
@@ -76,6 +77,7 @@ class _Executor:
     done: Applied = field(default_factory=Applied)
     recycled: list[Recycled] = field(default_factory=list)
     entries: dict[str, LedgerEntry] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.entries = dict(self.view.entries)
@@ -85,7 +87,7 @@ class _Executor:
             plans.Move: self._moves, plans.Doom: self._dooms, plans.Recycle: self._recycles,
             plans.CreatePod: self._creates, plans.DeletePod: self._deletes, plans.PatchPod: self._patch_pods,
             plans.EmitEvent: self._events, plans.Wake: self._wakes, plans.Remember: self._remember,
-            plans.PatchObject: self._patch_objects, plans.Settle: self._settles,
+            plans.PatchObject: self._patch_objects, plans.Settle: self._settles, plans.Lose: self._loses,
         }  # fmt: skip
         if kind not in handlers:
             raise TypeError(f"{kind.__name__} is not an action of a pool plan")
@@ -163,6 +165,16 @@ class _Executor:
         )
 
     # -- losses -----------------------------------------------------------------------------------------------
+
+    def _loses(self, group: list[plans.Lose]) -> None:
+        """Believed only if the live Pool is the one that this pass is about."""
+        live = self.hand.kube.get("pool", self.hand.key.namespace, self.hand.key.name)
+        if live["metadata"]["uid"] != self.view.pool.uid:
+            self.done.retry(0.1)
+            return
+        self._record_losses([
+            LedgerEntry(state=HELD, pod_uid="", box_uid=lost.box_uid, slot=slot) for lost in group for slot in lost.slots
+        ])  # fmt: skip
 
     def _record_losses(self, lost: Sequence[LedgerEntry]) -> None:
         by_box: dict[str, list[int]] = {}
@@ -245,6 +257,18 @@ class _Executor:
             causes = sorted({d.why for d in doomed if d.name in set(removed)})
             self._tell("Normal", names.EVENT_SUCCESSFUL_DELETE,
                        f"Deleted {len(removed)} pool pod(s) ({'; '.join(causes)}): {names_text(removed)}")  # fmt: skip
+            self._tell_left([d for d in doomed if d.name in set(removed)])
+
+    def _tell_left(self, left: Sequence[plans.Doom]) -> None:
+        """Evictions and rollouts under the reasons that users know, told when the deletes are done."""
+        evicted = [d.name for d in left if d.reason == names.EVENT_POD_EVICTED]
+        replaced = [d.name for d in left if d.reason == names.EVENT_POD_UPDATED]
+        if evicted:
+            what = "Evicted idle pod" if len(evicted) == 1 else f"Evicted {len(evicted)} idle pods"
+            self._tell("Normal", names.EVENT_POD_EVICTED, f"{what}: {names_text(evicted)}")
+        if replaced:
+            text = f"deleted {len(replaced)} pod(s) for revision {self.view.revision}: {names_text(replaced)}"
+            self._tell("Normal", names.EVENT_POD_UPDATED, f"Rolling update: {text}")
 
     def _deletes(self, group: list[plans.DeletePod]) -> None:
         def delete(d: plans.DeletePod) -> bool:
@@ -363,14 +387,25 @@ class _Executor:
         for r, gone in zip(group, in_parallel(self.hand, delete, group), strict=True):
             if isinstance(gone, ApiError):
                 self._failed(gone)
-                self._tell("Warning", names.EVENT_FAILED_RECYCLE, f"Failed to recycle pod {r.name}: {gone}")
-                self.done.memory["recycle_errors"] = {
-                    **self.view.memory.recycle_errors,
-                    r.name: str(gone)[:200],
-                }
+                self._recycle_failed(r.name, str(gone)[:200])
             elif gone:
                 self._is_recycled(r, gone=True)
             self.done.count("recycling", [r.name])
+
+    def _recycle_failed(self, pod: str, cause: str) -> None:
+        """Told once a pod and cause, however often it is tried."""
+        if self.view.memory.recycle_errors.get(pod) != cause:
+            self._tell("Warning", names.EVENT_FAILED_RECYCLE, f"Failed to recycle pod {pod}: {cause}")
+        self.errors[pod] = cause
+
+    def _remember_errors(self) -> None:
+        """Of earlier failures those stay whose pod is still to be recycled."""
+        before = self.view.memory.recycle_errors
+        done = {one.pod for one in self.recycled}
+        open_ = {pod for pod, entry in self.entries.items() if entry.state in RECYCLING} - done
+        now = {pod: cause for pod, cause in {**before, **self.errors}.items() if pod in open_}
+        if now != before:
+            self.done.memory["recycle_errors"] = now or None
 
     def _is_gone(self, r: plans.Recycle) -> bool:
         return pod_writes.live_pod(self.hand, self.hand.key.namespace, r.name, uid=r.uid) is None
@@ -461,6 +496,7 @@ class _Executor:
 
     def finish(self) -> None:
         """Acknowledge what is recycled, then let go of sandboxes of which nothing is held."""
+        self._remember_errors()
         nobodys = [one for one in self.recycled if not one.entry.box_uid]
         self._move(release.moves_of(nobodys))
         by_box: dict[str, list[Recycled]] = {}

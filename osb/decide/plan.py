@@ -46,7 +46,7 @@ class Doom:
 
     `from_state` may be doom already (an earlier DELETE is not known to have worked): then only the DELETE.
     `why` is one of a few short causes ("scale-down", "rolling update", "evict label"), so that events can
-    group.
+    group. `reason`: an event of that reason tells of the delete besides, once it is done.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Doom:
     version: str
     from_state: str
     why: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,14 @@ class Settle:
     box: str
     box_uid: str
     slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """Pods of these slots died with a former Pool of the name: recorded as lost, so that the sandbox waits again."""
+
+    box_uid: str
+    slots: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +228,7 @@ Action = (
     | Recycle
     | Move
     | Settle
+    | Lose
     | PatchPod
     | DeleteBox
     | CreateObject

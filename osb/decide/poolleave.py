@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from osb.api import names
 from osb.api.times import to_ms
 from osb.decide import evict
 from osb.decide.plan import Doom
@@ -39,11 +40,11 @@ class Work:
         if seconds is not None:
             self.again = seconds if self.again is None else min(self.again, seconds)
 
-    def doom(self, pods: Iterable[PodFact], why: str) -> None:
+    def doom(self, pods: Iterable[PodFact], why: str, reason: str = "") -> None:
         for pod in pods:
             self.stock.pop(pod.name, None)
             state = self.view.entries[pod.name].state
-            self.dooms.append(Doom(pod.name, pod.uid, pod.version, state, why))
+            self.dooms.append(Doom(pod.name, pod.uid, pod.version, state, why, reason))
 
 
 def leave(work: Work) -> Rollout:
@@ -58,11 +59,11 @@ def leave(work: Work) -> Rollout:
     leaving = [pod for pod in found.idle if pod.name in found.evicting]
     gone = evict.pods_to_evict(leaving, budget=work.budget, in_flight=len(found.doomed))
     for pod in gone:
-        work.doom([pod], found.evicting[pod.name])
+        work.doom([pod], found.evicting[pod.name], names.EVENT_POD_EVICTED)
     if leaving:
         work.reasons.append(f"{len(leaving)} idle pods must leave; {len(gone)} go now")
     rolled = rolled_out(work, evicted=len(leaving))
-    work.doom(rolled.replace, "rolling update")
+    work.doom(rolled.replace, "rolling update", names.EVENT_POD_UPDATED)
     work.reasons.extend(rolled.reasons)
     if not view.mirror_fresh:
         return rolled

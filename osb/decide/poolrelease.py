@@ -15,7 +15,7 @@ from osb.api import claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.decide import claim as records
 from osb.decide import recycle
-from osb.decide.plan import Action, EmitEvent, Move, PatchObject, PatchPod, Recycle, Settle, event, names_text
+from osb.decide.plan import Action, EmitEvent, Lose, Move, PatchObject, PatchPod, Recycle, Settle, event, names_text
 from osb.decide.poolsort import Sorted, move
 from osb.facts import ledger
 from osb.facts.ledger import LedgerEntry
@@ -59,8 +59,22 @@ def returns(view: PoolView, found: Sorted, *, dirty_budget: int) -> Returns:
         _recycle(view, out, name, entry=entry, pod=pod)
     _recycle_dirty(view, out, found, budget=dirty_budget)
     for box in view.boxes.values():
-        _acknowledge(view, out, box, mine=by_box.get(box.uid, {}))
+        mine = by_box.get(box.uid, {})
+        _acknowledge(view, out, box, mine=mine)
+        if not mine:
+            _former(view, out, box)
     return out
+
+
+def _former(view: PoolView, out: Returns, box: BoxSpec) -> None:
+    """A record of another UID of this name: that Pool's pods went with it (spec/pool.md 6.8)."""
+    pool, uid = claims.effective_pool(box)
+    if pool != view.pool.name or uid in ("", view.pool.uid) or not claims.in_line(box):
+        return
+    lost = tuple(sorted(claims.claims(box)))
+    if lost:
+        out.actions.append(Lose(box.uid, lost))
+        out.reasons.append(f"sandbox {box.name} lost {len(lost)} pods with the former pool of this name")
 
 
 def _by_box(view: PoolView) -> dict[str, dict[str, LedgerEntry]]:

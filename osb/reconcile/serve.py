@@ -197,11 +197,13 @@ def _tell(p: Pass, delivered: Sequence[Settled]) -> None:
         p.events.emit(one.claim.raw, "Normal", names.EVENT_SCHEDULED, _scheduled(p.key.name, names_),
                       component=names.COMPONENT_POOL)  # fmt: skip
     p.store.journal.append(*entries)
-    _tell_pool(p, pool, delivered)
+    _tell_pool(p, delivered)
 
 
-def _tell_pool(p: Pass, pool: Obj, delivered: Sequence[Settled]) -> None:
-    """One event on the Pool a pass: only claims that the API server has accepted."""
+def _tell_pool(p: Pass, delivered: Sequence[Settled]) -> None:
+    """One event on the Pool a pass, of the claims that the API server has accepted."""
+    meta = {"namespace": p.key.namespace, "name": p.key.name, "uid": delivered[0].claim.pool_uid}
+    pool = {"apiVersion": names.API_VERSION, "kind": names.KIND_POOL, "metadata": meta}
     if len(delivered) == 1:
         box, given = delivered[0].claim.box.name, [pod.name for pod in delivered[0].claim.pods.values()]
         text = f"Allocated {len(given)} pod(s) to sandbox {box}: {names_text(given)}"

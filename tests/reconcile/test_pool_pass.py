@@ -1,0 +1,252 @@
+"""One whole pass of a pool: what fails stays alone, what is told is true, what is nobody's is left alone."""
+
+from __future__ import annotations
+
+import orjson
+
+from osb.api import names
+from osb.sim import SimCluster
+from tests.doubles.passworld import Passes
+
+
+def test_a_held_pod_with_the_evict_label_survives_the_first_pass_after_the_store_was_lost(passes: Passes) -> None:
+    [pod] = passes.warm()
+    passes.box()
+    passes.pool_pass()
+    passes.patch("pod", pod, {"metadata": {"labels": {names.LABEL_EVICT: "true"}}})
+    passes.store.redis.flushall()
+    passes.pool_pass(times=2)
+    assert not passes.get("pod", pod)["metadata"].get("deletionTimestamp")
+    assert passes.entries()[pod].state == "held"
+
+
+def test_a_conflict_on_the_status_repeats_no_create_and_no_delete(passes: Passes, simulated: SimCluster) -> None:
+    passes.pool("warm", 3, 3, 0, 9)
+    path = f"/namespaces/{passes.ns}/pools/warm/status"
+    simulated.add_fault(path=path, methods=["PATCH"], count=1, status=409, reason="Conflict")
+    passes.pool_pass()
+    assert len(passes.pods()) == 3
+    passes.pool_pass()
+    assert len(passes.pods()) == 3
+    assert passes.told.reasons().count("SuccessfulCreate") == 1
+    assert passes.get("pool", "warm")["status"]["total"] == 3
+
+
+def test_one_unreadable_sandbox_and_one_refused_write_stop_nobody_else(passes: Passes, simulated: SimCluster) -> None:
+    passes.warm(count=2)
+    passes.box("broken", meta={"annotations": {names.ALLOC_STATUS: "[1"}})
+    passes.box("refused")
+    passes.box("fine")
+    path = f"/namespaces/{passes.ns}/batchsandboxes/refused($|\\?)"
+    simulated.add_fault(path=path, methods=["PATCH"], status=422, reason="Invalid")
+    passes.pool_pass()
+    assert len(passes.record("fine")) == 1
+    assert passes.record("refused") == []
+    status = passes.get("pool", "warm")["status"]
+    assert status["observedGeneration"] == 1
+    assert status["allocated"] == 1
+
+
+def test_the_status_is_written_although_creates_are_refused(passes: Passes, simulated: SimCluster) -> None:
+    passes.pool("warm", 2, 2, 0, 9)
+    path = f"/namespaces/{passes.ns}/pods"
+    simulated.add_fault(path=path, methods=["POST"], status=403, reason="Forbidden", message="exceeded quota")
+    passes.pool_pass(times=2)
+    status = passes.get("pool", "warm")["status"]
+    assert status["observedGeneration"] == 1
+    assert status["total"] == 0
+    failing = passes.condition("pool", "warm", names.CREATE_FAILING)
+    assert failing is not None
+    assert "exceeded quota" in failing["message"]
+
+
+def test_events_tell_only_of_claims_that_were_accepted(passes: Passes, simulated: SimCluster) -> None:
+    passes.warm(count=2)
+    passes.box("refused")
+    passes.box("fine")
+    path = f"/namespaces/{passes.ns}/batchsandboxes/refused($|\\?)"
+    simulated.add_fault(path=path, methods=["PATCH"], status=422, reason="Invalid")
+    passes.pool_pass(deep=False)
+    [given] = passes.record("fine")
+    told = [said for said in passes.told.events if said[0] in ("Scheduled", "AllocationSucceeded")]
+    assert told == [
+        ("Scheduled", f"Successfully assigned 1 pod(s) from pool warm: [{given}]"),
+        ("AllocationSucceeded", f"Allocated 1 pod(s) to sandbox fine: [{given}]"),
+    ]
+
+
+def test_a_claim_computed_from_an_old_sandbox_changes_nothing_and_drops_no_finalizer(passes: Passes) -> None:
+    passes.warm()
+    passes.box()
+
+    def meanwhile(step: str) -> None:
+        if step == "claim":
+            version = passes.get("batchsandbox", "b")["metadata"]["resourceVersion"]
+            meta = {"resourceVersion": version, "finalizers": ["else/keep", names.FINALIZER_TASKS]}
+            passes.patch("batchsandbox", "b", {"metadata": meta})
+
+    passes.pool_pass(step=meanwhile, deep=False)
+    assert passes.record() == []
+    assert passes.finalizers("batchsandbox", "b") == ["else/keep", names.FINALIZER_TASKS]
+    passes.pool_pass(deep=False)
+    assert len(passes.record()) == 1
+    assert passes.finalizers("batchsandbox", "b") == ["else/keep", names.FINALIZER_TASKS, names.FINALIZER_POOL]
+
+
+def test_a_failed_claim_leaves_nothing_of_itself_in_the_same_pass(passes: Passes, simulated: SimCluster) -> None:
+    [pod] = passes.warm()
+    passes.box()
+    path = f"/namespaces/{passes.ns}/batchsandboxes/b($|\\?)"
+    simulated.add_fault(path=path, methods=["PATCH"], count=1, status=422, reason="Invalid")
+    passes.pool_pass(deep=False)
+    assert passes.entries()[pod].state == "free"
+    mirrored = passes.store.mirror.read("batchsandbox", [f"{passes.ns}/b"]).entries[f"{passes.ns}/b"]
+    assert mirrored is not None
+    assert names.ALLOC_STATUS not in (orjson.loads(mirrored.doc)["metadata"].get("annotations") or {})
+
+
+def test_pods_that_are_gone_already_are_deleted_without_an_error(passes: Passes) -> None:
+    passes.warm(count=3)
+    passes.patch("pool", "warm", {"spec": {"capacitySpec": {"bufferMin": 0, "bufferMax": 0}}})
+
+    def gone(step: str) -> None:
+        if step == "ledger-move":
+            for pod in passes.pods("warm"):
+                passes.delete("pod", pod["metadata"]["name"], grace=0)
+
+    passes.pool_pass(step=gone)
+    assert "FailedDelete" not in passes.told.reasons()
+    passes.pool_pass()
+    assert passes.entries() == {}
+
+
+def test_a_pod_made_anew_under_a_name_survives_the_delete_of_the_former_one(passes: Passes) -> None:
+    [pod] = passes.warm()
+    passes.patch("pool", "warm", {"spec": {"capacitySpec": {"bufferMin": 0, "bufferMax": 0}}})
+
+    def another(step: str) -> None:
+        if step == "delete" and passes.get("pod", pod)["metadata"].get("labels"):
+            passes.delete("pod", pod, grace=0)
+            passes.stranger(pod)
+
+    passes.pool_pass(step=another)
+    assert passes.there("pod", pod)
+    assert "FailedDelete" not in passes.told.reasons()
+
+
+def test_a_rollout_is_told_after_its_deletes_and_an_eviction_by_its_own_reason(
+    passes: Passes, simulated: SimCluster
+) -> None:
+    old = passes.warm(updateStrategy={"maxUnavailable": "100%"})
+    template = {"spec": {"containers": [{"name": "main", "image": "img:2"}], "terminationGracePeriodSeconds": 0}}
+    passes.patch("pool", "warm", {"spec": {"template": template}})
+    path = f"/namespaces/{passes.ns}/pods/{old[0]}"
+    simulated.add_fault(path=path, methods=["DELETE"], count=1, status=500)
+    passes.pool_pass()
+    assert "PodUpdated" not in passes.told.reasons()
+    passes.pool_pass(times=2)
+    passes.ready()
+    [new] = [pod["metadata"]["name"] for pod in passes.pods()]
+    passes.patch("pod", new, {"metadata": {"labels": {names.LABEL_EVICT: "true"}}})
+    passes.pool_pass()
+    assert ("PodEvicted", f"Evicted idle pod: [{new}]") in passes.told.events
+
+
+def test_a_pool_of_the_same_name_inherits_nothing(passes: Passes) -> None:
+    [old] = passes.warm()
+    passes.box()
+    passes.pool_pass()
+    passes.delete("pool", "warm", propagation="Orphan")
+    passes.delete("pod", old, grace=0)
+    new = passes.pool("warm", 1, 1, 0, 9)
+    passes.pool_pass(times=2)
+    passes.ready()
+    passes.pool_pass(times=2)
+    [now] = passes.record()
+    assert now != old
+    assert passes.note(names.ALLOC_STATUS)["poolUID"] == new["metadata"]["uid"]
+    assert passes.entries()[now].state == "held"
+
+
+def test_a_slot_names_one_pod_however_often_it_is_refilled(passes: Passes) -> None:
+    passes.warm(count=2)
+    passes.box(replicas=2)
+    passes.pool_pass()
+    for _ in range(3):
+        lost, kept = passes.record()
+        passes.delete("pod", lost, grace=0)
+        for _ in range(3):
+            passes.pool_pass()
+            passes.ready()
+        passes.pool_pass()
+        record = passes.note(names.ALLOC_STATUS)
+        assert len(record["pods"]) == len(record["uids"]) == 2
+        assert record["pods"][1] == kept
+        assert record["pods"][0] != lost
+    assert passes.note(names.ALLOC_RELEASED) in (None, {"pods": []})
+
+
+def test_a_terminating_sandbox_with_everything_released_is_let_go_without_replay(passes: Passes) -> None:
+    [pod] = passes.warm(recycleStrategy={"type": "Noop"})
+    passes.box()
+    passes.pool_pass()
+    passes.annotate("batchsandbox", "b", alloc_release={"pods": [pod]})
+    passes.pool_pass(times=2)
+    assert passes.note(names.ALLOC_RELEASED) == {"pods": [pod]}
+    passes.box("next")
+    passes.pool_pass()
+    assert passes.record("next") == [pod]
+    passes.delete("batchsandbox", "b")
+    passes.pool_pass(times=2)
+    assert not passes.there("batchsandbox", "b")
+    assert passes.entries()[pod].box == f"{passes.ns}/next" or passes.entries()[pod].box.endswith("next")
+    assert passes.entries()[pod].state == "held"
+
+
+def test_a_terminating_sandbox_that_never_got_a_pod_is_let_go(passes: Passes) -> None:
+    passes.pool()
+    passes.box(meta={"finalizers": ["else/keep", names.FINALIZER_POOL]})
+    passes.delete("batchsandbox", "b")
+    passes.pool_pass(times=2)
+    assert passes.finalizers("batchsandbox", "b") == ["else/keep"]
+
+
+def test_sandboxes_outlive_their_pool_and_can_be_deleted(passes: Passes) -> None:
+    passes.warm()
+    passes.box("going")
+    passes.pool_pass()
+    passes.box("waiting")
+    passes.delete("batchsandbox", "going")
+    passes.delete("pool", "warm")
+    passes.pool_pass()
+    assert not passes.there("batchsandbox", "going")
+    assert passes.there("batchsandbox", "waiting")
+
+
+def test_the_tasks_of_a_terminating_sandbox_end_before_its_pods_are_recycled(passes: Passes) -> None:
+    pods = passes.warm(count=2)
+    passes.box(replicas=2, meta={"finalizers": [names.FINALIZER_TASKS]})
+    passes.pool_pass()
+    passes.delete("batchsandbox", "b")
+    passes.pool_pass(times=2)
+    assert {passes.entries()[pod].state for pod in pods} == {"held"}
+    passes.annotate("batchsandbox", "b", alloc_release={"pods": [pods[0]]})
+    passes.pool_pass(times=2)
+    assert pods[0] not in [p["metadata"]["name"] for p in passes.pods()]
+    assert passes.entries()[pods[1]].state == "held"
+
+
+def test_a_failing_recycling_is_told_once_and_forgotten_when_it_works(passes: Passes, simulated: SimCluster) -> None:
+    [pod] = passes.warm()
+    passes.box()
+    passes.pool_pass()
+    passes.delete("batchsandbox", "b")
+    path = f"/namespaces/{passes.ns}/pods/{pod}"
+    simulated.add_fault(path=path, methods=["DELETE"], status=403, reason="Forbidden", message="no")
+    passes.pool_pass(times=3)
+    assert passes.told.reasons().count("FailedRecyclePod") == 1
+    assert passes.condition("pool", "warm", names.RECYCLE_FAILING) is not None
+    simulated.clear_faults()
+    passes.pool_pass(times=3)
+    assert passes.condition("pool", "warm", names.RECYCLE_FAILING) is None
+    assert not passes.there("batchsandbox", "b")
