@@ -135,6 +135,7 @@ POOL_CONDITIONS: Final = (
 # -- condition reasons -------------------------------------------------------------------------------------
 
 REASON_CREATING: Final = "Creating"
+REASON_CREATE_FAILING: Final = "CreateFailing"  # the server refuses the pods, or a name is somebody else's
 REASON_WAITING_FOR_POOL: Final = "WaitingForPool"
 REASON_PARTIALLY_READY: Final = "PartiallyReady"
 REASON_PODS_READY: Final = "PodsReady"

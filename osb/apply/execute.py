@@ -8,7 +8,7 @@ Conflict and nothing is overwritten. A failed pod does not stop the others (spec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -37,6 +37,7 @@ from osb.errors import AlreadyExists, ApiError, Conflict, NotFound
 from osb.facts.adds import Add
 
 Obj = dict[str, Any]
+Restate = Callable[[Mapping[str, str]], Mapping[str, Any] | None]
 MIRRORED = frozenset(("pool", "batchsandbox", "snapshot", "job"))
 
 
@@ -56,8 +57,11 @@ class Applied:
         self.writes += number
 
 
-def execute(hand: Hand, kind: str, raw: Obj, plan: Plan) -> Applied:
-    """Carry out `plan` for the object `raw` of mirror kind `kind`. Raises Conflict when the object moved on."""
+def execute(hand: Hand, kind: str, raw: Obj, plan: Plan, *, restate: Restate | None = None) -> Applied:
+    """Carry out `plan` for the object `raw` of mirror kind `kind`. Raises Conflict when the object moved on.
+
+    `restate` gives the status once more when the server refused something (name -> its words).
+    """
     done = Applied(raw)
     one = _Executor(hand, kind, raw["metadata"]["namespace"], done)
     late = [action for action in plan.actions if isinstance(action, PublishEndpoints) and action.after_status]
@@ -65,8 +69,9 @@ def execute(hand: Hand, kind: str, raw: Obj, plan: Plan) -> Applied:
         one.run(list(group))
         if done.gone:
             return done
-    if plan.status is not None and done.obj is not None:
-        one.status(plan.status)
+    status = restate(done.refused) if restate is not None and done.refused else plan.status
+    if status is not None and done.obj is not None:
+        one.status(status)
     for action in late:
         one.endpoints(action)
     return done

@@ -282,9 +282,13 @@ def _progress(draft: _Draft, phase: str) -> tuple[str, str]:
     if draft.missing and claims.pooled(view.spec):
         prior = draft.conditions.text(names.PROGRESSING)
         waiting = waiting_message(view.waiting, missing=len(draft.missing), of=view.spec.replicas, prior=prior)
+    if view.create_refused:
+        waiting = f"no pod: {view.create_refused}"[:500]
     if phase == names.SUCCEED:
         partly = f"{draft.ready}/{view.spec.replicas} ready"
         return names.REASON_PARTIALLY_READY, f"{partly}; {waiting}" if waiting else partly
+    if view.create_refused:
+        return names.REASON_CREATE_FAILING, waiting
     if waiting:
         return names.REASON_WAITING_FOR_POOL, waiting
     stuck = [pod.name for pod in boxslots.listed(view).values() if pod.unschedulable and not pod.deleting]

@@ -83,7 +83,7 @@ class BatchView:
 
     `pool_deleted`: a live read says that the recorded pool (name and UID) is gone or terminating for good.
     `source_template`: the template solidified from the live source pod, only needed when the internal
-    snapshot has none.
+    snapshot has none. `create_refused`: why the server made no pod of those this pass asked for.
     """
 
     now: datetime
@@ -97,6 +97,7 @@ class BatchView:
     snapshot: SnapshotFact | None = None
     source_template: Mapping[str, Any] | None = None
     pull_secret_missing: bool = False
+    create_refused: str = ""
     options: BoxOptions = field(default_factory=BoxOptions)
 
 

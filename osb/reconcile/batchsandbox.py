@@ -6,17 +6,24 @@ What concerns a pool's pods is the pool's work (`osb.reconcile.pool`); what conc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from osb.api import batchsandbox, claims, names
 from osb.api.key import POOL, TASKS, Key
 from osb.apply.execute import Applied, execute
-from osb.decide import batch
+from osb.decide import batch, boxslots
 from osb.decide.plan import AssignPool, DeleteBox, Plan
 from osb.errors import Unavailable
 from osb.facts.adds import Add
+from osb.facts.boxview import BatchView
 from osb.reconcile import assign, boxview
 from osb.reconcile.contract import After, Done, Outcome, Retry
 from osb.reconcile.gather import Obj, live, read_one
 from osb.reconcile.world import Pass
+
+NAME_TAKEN_AGAIN = 30.0  # a pod of somebody else has the name: nothing announces its end
 
 
 def reconcile(p: Pass) -> Outcome:
@@ -33,10 +40,17 @@ def reconcile(p: Pass) -> Outcome:
         view = boxview.build(p, raw)
         plan = batch.plan(view)
     p.step("planned")
-    done = execute(p, "batchsandbox", raw, plan)
+    done = execute(p, "batchsandbox", raw, plan, restate=lambda refused: _restated(view, refused))
     if not done.gone:
-        _follow_up(p, done)
+        _follow_up(p, view, done)
     return _outcome(plan, done)
+
+
+def _restated(view: BatchView, refused: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """The status that says which pod the server did not make, and why."""
+    pod, words = min(refused.items())
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    return batch.plan(replace(view, create_refused=f"{pod}{more}: {words}")).status
 
 
 def _decided_to_expire(plan: Plan) -> bool:
@@ -57,7 +71,7 @@ def _assign(p: Pass, raw: Obj, plan: Plan) -> Outcome:
     return After(seconds=again, summary=chosen.summary, progress=done.writes > 0)
 
 
-def _follow_up(p: Pass, done: Applied) -> None:
+def _follow_up(p: Pass, view: BatchView, done: Applied) -> None:
     """Keys that this pass knows to be concerned: the pool of a sandbox with work for it, the tasks."""
     if done.obj is None:
         return
@@ -66,11 +80,23 @@ def _follow_up(p: Pass, done: Applied) -> None:
     pool = claims.effective_pool(spec)[0]
     if pool and pool != names.ANY_POOL and p.deep and (claims.wants(spec) or claims.needs_release(spec)):
         adds.append(Add(key=Key(POOL, spec.namespace, pool), reason=f"sandbox {spec.name} waits"))
-    runs_tasks = spec.task_template is not None or names.FINALIZER_TASKS in spec.finalizers
-    if runs_tasks and done.writes and spec.phase != names.PAUSED:
-        adds.append(Add(key=Key(TASKS, spec.namespace, spec.name), reason="its sandbox was reconciled"))
+    if spec.phase != names.PAUSED and (done.writes or p.deep or _has_idle_pod(view)):
+        runs_tasks = spec.task_template is not None or names.FINALIZER_TASKS in spec.finalizers
+        adds += (
+            []
+            if not runs_tasks
+            else [Add(key=Key(TASKS, spec.namespace, spec.name), reason="its sandbox was reconciled")]
+        )
     if adds:
         p.store.queue.add(adds)
+
+
+def _has_idle_pod(view: BatchView) -> bool:
+    """A pod with an address for which the task side knows no task: new in its slot, or Redis forgot."""
+    if view.tasks is None:
+        return False
+    pods = boxslots.listed(view).items()
+    return any(pod.live and pod.ip and slot not in view.tasks.busy for slot, pod in pods)
 
 
 def _outcome(plan: Plan, done: Applied) -> Outcome:
@@ -84,6 +110,9 @@ def _outcome(plan: Plan, done: Applied) -> Outcome:
         if unclear or plan.again is None:
             return Retry(cause=str(first), summary=f"{said}; {len(done.failed)} writes failed")
         return After(seconds=min(plan.again, 30.0), summary=f"{said}; {len(done.failed)} writes failed")
+    if done.refused:
+        wait = min(plan.again or NAME_TAKEN_AGAIN, NAME_TAKEN_AGAIN)
+        return After(seconds=wait, summary=f"{said}; {len(done.refused)} pod names are taken")
     if plan.again is not None:
         return After(seconds=max(plan.again, 0.02), summary=said, progress=done.writes > 0)
     return Done(summary=said, progress=done.writes > 0)
