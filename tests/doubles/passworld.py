@@ -36,6 +36,10 @@ Obj = dict[str, Any]
 _count = itertools.count(1)
 
 
+def _template() -> Obj:
+    return {"spec": {"containers": [{"name": "main", "image": "img"}], "terminationGracePeriodSeconds": 0}}
+
+
 class Passes:
     """One namespace."""
 
@@ -63,7 +67,7 @@ class Passes:
         """`size`: bufferMin, bufferMax, poolMin, poolMax (default 0 0 0 9)."""
         low, high, floor, top = size or (0, 0, 0, 9)
         body = {
-            "template": {"spec": {"containers": [{"name": "main", "image": "img"}], "terminationGracePeriodSeconds": 0}},
+            "template": _template(),
             "capacitySpec": {"bufferMin": low, "bufferMax": high, "poolMin": floor, "poolMax": top},
             "scaleStrategy": {"maxUnavailable": "100%"}, **spec,
         }  # fmt: skip
@@ -76,8 +80,7 @@ class Passes:
 
     def own(self, name: str = "b", **spec: Any) -> Obj:
         """A sandbox with pods of its own."""
-        template = {"spec": {"containers": [{"name": "main", "image": "img"}], "terminationGracePeriodSeconds": 0}}
-        return self.box(name, **{"poolRef": None, "template": template, **spec})
+        return self.box(name, **{"poolRef": None, "template": _template(), **spec})
 
     def ready(self, *pods: str) -> None:
         """These pods, or all that have no address yet, run and are ready."""
@@ -96,8 +99,7 @@ class Passes:
 
     def stranger(self, name: str) -> Obj:
         """A pod of nobody's."""
-        spec = {"containers": [{"name": "main", "image": "img"}], "terminationGracePeriodSeconds": 0}
-        return self.kube.create("pod", self.ns, {"metadata": {"name": name}, "spec": spec})
+        return self.kube.create("pod", self.ns, {"metadata": {"name": name}, **_template()})
 
     def annotate(self, kind: str, name: str, **annotations: Any) -> Obj:
         """Keys are the last part of our annotations, `_` for `-`; values become JSON, None removes."""
