@@ -7,6 +7,7 @@ pool's pass decides when a pod is free again; this one only runs commands and sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from osb.api import names
@@ -17,7 +18,7 @@ from osb.decide import recycle as decision
 from osb.decide.recycle import Recycling, RestartRecord, closed, parse_record
 from osb.errors import ApiError, Conflict, NotFound, OsbError
 from osb.facts.adds import Add
-from osb.facts.ledger import DIRTY, REL, LedgerEntry
+from osb.facts.ledger import DIRTY, REL
 from osb.facts.pod import PodFact, pod_fact
 from osb.obs import metrics
 from osb.obs.log import get_logger
@@ -53,13 +54,13 @@ def reconcile(p: Pass) -> Outcome:
     if step.kind != "attempt":
         p.store.queue.add([Add(key=key, deep=True, reason=f"pod {pod.name}: {step.why}")])
         return After(seconds=step.wait, summary=step.why) if step.wait else Done(summary=step.why)
-    said = _attempt(p, pod, entry, step.record)
+    said = _attempt(p, pod, step.record, spec.restart_config.command)
     metrics.inc("opensandbox_recycle_total", policy=names.RECYCLE_RESTART, result="retry")
     p.store.queue.add([Add(key=key, after=0.25, reason=f"pod {pod.name} was restarted")])
     return After(seconds=spec.restart_config.retry_interval, summary=said, progress=True)
 
 
-def _attempt(p: Pass, pod: PodFact, entry: LedgerEntry, text: str) -> str:
+def _attempt(p: Pass, pod: PodFact, text: str, command: Sequence[str]) -> str:
     """Open the attempt on the pod, exec, close it."""
     record = parse_record(text)
     assert record is not None
@@ -67,7 +68,7 @@ def _attempt(p: Pass, pod: PodFact, entry: LedgerEntry, text: str) -> str:
     p.step("attempt")
     p.kube.patch("pod", pod.namespace, pod.name, _patch(text, pod.version))
     p.step("attempt-open")
-    results = in_parallel(p, lambda name: _exec(p, pod, name), record.containers)
+    results = in_parallel(p, lambda name: _exec(p, pod, name, command), record.containers)
     p.step("attempt-done")
     _close(p, pod, record)
     failed = [str(r) for r in results if r]
@@ -76,19 +77,13 @@ def _attempt(p: Pass, pod: PodFact, entry: LedgerEntry, text: str) -> str:
     )
 
 
-def _exec(p: Pass, pod: PodFact, container: str) -> str:
+def _exec(p: Pass, pod: PodFact, container: str, command: Sequence[str]) -> str:
     """Run the command; "" or why it failed. A failure is no error: the containers' IDs tell whether it worked."""
-    command = list(_config(p, pod).restart_command)
     try:
-        result = p.kube.exec(pod.namespace, pod.name, container, command, timeout=decision.EXEC_SECONDS)
+        result = p.kube.exec(pod.namespace, pod.name, container, list(command), timeout=decision.EXEC_SECONDS)
     except ApiError as error:
         return str(error)
     return "" if result.code in (0, None) else f"exit code {result.code}"
-
-
-def _config(p: Pass, pod: PodFact) -> Any:
-    raw = gather.read_one(p, "pool", pod.namespace, pod.owner_name)
-    return pools.parse(raw or {"metadata": {}, "spec": {}}).restart_config
 
 
 def _close(p: Pass, pod: PodFact, record: RestartRecord) -> None:
