@@ -1,0 +1,131 @@
+"""poolRef `*`: whole passes over a sandbox that asks for any pool."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from osb.api import names
+from osb.errors import Conflict, Unavailable
+from osb.kube.client import Kube
+from osb.reconcile import profiles
+from osb.sim import SimCluster
+from osb.store.client import Store
+from tests.doubles.passworld import Passes
+
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "img"}]}}
+PACK = {
+    "name": "pack",
+    "plugins": {"predicate": ["image"], "score": [{"name": "resbalance", "weight": 1}]},
+    "pluginConf": [{"name": "resbalance", "args": {"strategy": "MostAllocated"}}],
+}
+
+
+def configured(passes: Passes, *table: object) -> None:
+    """The ConfigMap under the name and key that the reference's code reads."""
+    data = {"profiles": orjson.dumps(list(table)).decode()}
+    body = {"metadata": {"name": "pool-assign-profiles"}, "data": data}
+    passes.kube.create("configmap", passes.ns, body)
+
+
+def chosen(passes: Passes, name: str = "b") -> str:
+    return str(passes.get("batchsandbox", name)["spec"]["poolRef"])
+
+
+def test_a_sandbox_with_a_template_as_hint_is_assigned_and_then_served(passes: Passes) -> None:
+    passes.warm()
+    passes.box(poolRef="*", template=TEMPLATE)
+    passes.box_pass()
+    assert chosen(passes) == "warm"
+    passes.pool_pass()
+    assert len(passes.record()) == 1
+    passes.box_pass()
+    assert passes.get("batchsandbox", "b")["status"]["phase"] == names.SUCCEED
+
+
+def test_a_burst_spreads_over_equal_pools_before_any_status_shows_it(passes: Passes) -> None:
+    for name in ("a", "z"):
+        passes.pool(name, 4, 4, 0, 9)
+        passes.pool_pass(name)
+        passes.ready()
+        passes.pool_pass(name)
+    for number in range(4):
+        passes.box(f"b{number}", poolRef="*")
+        passes.box_pass(f"b{number}")
+    assert sorted(chosen(passes, f"b{number}") for number in range(4)) == ["a", "a", "z", "z"]
+
+
+def test_a_users_edit_meanwhile_wins_over_the_choice(passes: Passes) -> None:
+    passes.warm()
+    passes.box(poolRef="*")
+
+    def meanwhile(step: str) -> None:
+        if step == "assign":
+            passes.patch("batchsandbox", "b", {"spec": {"poolRef": "mine"}})
+
+    passes.sync()
+    with pytest.raises(Conflict):
+        passes.run("batchsandbox", "b", step=meanwhile)
+    assert chosen(passes) == "mine"
+
+
+def test_a_terminating_sandbox_is_assigned_to_nothing(passes: Passes) -> None:
+    passes.warm()
+    passes.box(poolRef="*", meta={"finalizers": ["else/keep"]})
+    passes.delete("batchsandbox", "b")
+    passes.box_pass()
+    assert chosen(passes) == "*"
+
+
+def test_an_annotation_selects_the_profile(emptied: Store, client: Kube) -> None:
+    first = Passes(emptied, client)
+    passes = Passes(emptied, client, pod_namespace=first.ns)
+    configured(first, PACK)
+    for name, taken in (("busy", 3), ("idle", 0)):
+        passes.pool(name, 4, 4, 0, 9)
+        passes.pool_pass(name)
+        passes.ready()
+        if taken:
+            passes.box(f"in-{name}", replicas=taken, poolRef=name)
+        passes.pool_pass(name, times=2)
+    passes.box("spread", poolRef="*")
+    passes.box("packed", poolRef="*", meta={"annotations": {names.ASSIGN_PROFILE: "pack"}})
+    passes.box_pass("spread")
+    passes.box_pass("packed")
+    assert chosen(passes, "spread") == "idle"
+    assert chosen(passes, "packed") == "busy"
+    passes.close()
+    first.close()
+
+
+def test_nobody_is_assigned_before_the_profiles_were_read_once(
+    emptied: Store, client: Kube, simulated: SimCluster
+) -> None:
+    passes = Passes(emptied, client, pod_namespace="elsewhere")
+    passes.warm()
+    passes.box(poolRef="*")
+    simulated.add_fault(path="/configmaps/pool-assign-profiles", status=503)
+    with pytest.raises(Unavailable):
+        passes.box_pass()
+    assert chosen(passes) == "*"
+    simulated.clear_faults()
+    passes.box_pass()
+    assert chosen(passes) == "warm"
+    passes.close()
+
+
+def test_profiles_stay_in_force_while_their_config_map_cannot_be_read(
+    emptied: Store, client: Kube, simulated: SimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles, "KEEP_SECONDS", 0.0)
+    passes = Passes(emptied, client)
+    settings = Passes(emptied, client, pod_namespace=passes.ns).settings
+    configured(passes, PACK)
+    known = profiles.Profiles()
+    assert known.table(client, settings).find("pack").name == "pack"
+    simulated.add_fault(path="/configmaps/pool-assign-profiles", status=503)
+    assert known.table(client, settings).find("pack").name == "pack"
+    simulated.clear_faults()
+    client.delete("configmap", passes.ns, "pool-assign-profiles")
+    assert known.table(client, settings).find("pack").name == "default"
+    passes.close()
