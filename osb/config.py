@@ -17,7 +17,7 @@ import msgspec
 from osb.errors import ConfigError
 from osb.flags import FLAGS, Flag
 
-CONCURRENCY = {"batchsandbox": 32, "pool": 16, "snapshot": 4, "recycle": 16, "tasks": 8}
+CONCURRENCY = {"batchsandbox": 32, "pool": 16, "snapshot": 8, "recycle": 16, "tasks": 8}
 MASK = "***"
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
