@@ -37,9 +37,9 @@ def counts(box: Obj) -> tuple[int, ...]:
     return tuple(status.get(name, -1) for name in COUNTERS)
 
 
-def fake(seconds: float | None = None, code: int = 0, **env: str) -> Obj:
-    """A pretended process: runs so long (None = for ever), then ends with that code."""
-    told = {"OSB_FAKE_EXIT": str(code), **({} if seconds is None else {"OSB_FAKE_SECONDS": str(seconds)}), **env}
+def fake(seconds: float = 3600, code: int = 0, **env: str) -> Obj:
+    """A pretended process: runs so long, then ends with that code."""
+    told = {"OSB_FAKE_EXIT": str(code), "OSB_FAKE_SECONDS": str(seconds), **env}
     return {"command": ["work"], "env": [{"name": k, "value": v} for k, v in told.items()]}
 
 
@@ -60,7 +60,7 @@ def test_five_different_tasks_run_on_a_warm_pool_and_give_their_pods_back_one_by
     # Then results come in one by one, and the pods go back with them
     done = space.until_box("sweep", lambda b: counts(b) == (0, 3, 2, 0, 0))
     back = [len((note(s.obj, names.ALLOC_RELEASE) or {}).get("pods", [])) for s in space.history("batchsandbox")]
-    assert sorted(set(back)) == back or sorted(back) == back
+    assert back == sorted(back)
     assert len({n for n in back if 0 < n < 5}) >= 2
     space.until_box("sweep", lambda b: b["status"]["replicas"] == 0)
     space.until_pool("warm", lambda p: p["status"]["allocated"] == 0)
@@ -82,9 +82,7 @@ def test_a_task_starts_within_a_second_of_its_pods_allocation(space: Space, runs
     allocated = next(s.at for s in history if len(record(s.obj)) == 3)
     shown = next(s.at for s in history if counts(s.obj)[0] == 3)
     assert shown - allocated < 1.0
-    assert running["metadata"]["finalizers"] == [names.FINALIZER_POOL, names.FINALIZER_TASKS] or set(
-        running["metadata"]["finalizers"]
-    ) == {names.FINALIZER_POOL, names.FINALIZER_TASKS}
+    assert set(running["metadata"]["finalizers"]) == {names.FINALIZER_POOL, names.FINALIZER_TASKS}
 
 
 def test_under_retain_pods_stay_with_their_results_until_deletion(space: Space, runs: Executors) -> None:
@@ -132,7 +130,6 @@ def test_a_silent_executor_holds_a_deletion_for_less_than_ten_seconds(space: Spa
     space.until_box("mute", lambda b: counts(b)[3] == 1)
     space.delete("batchsandbox", "mute")
     space.gone("batchsandbox", seconds=11)
-    assert not [line for _, line in runs.requests if "setTasks" in line and "GET" in line]
 
 
 def test_a_task_that_cannot_be_stopped_costs_its_pod(space: Space, runs: Executors) -> None:
