@@ -49,7 +49,8 @@ class Claim:
 class Settled:
     """`moves` for the ledger; `stored` the object for the mirror; `delivered`: the record names the pods.
 
-    `again`: seconds until another pass must look, None when nothing is open. `cause` is what the server said.
+    `again`: seconds until another pass must look, None when nothing is open. `cause` is what the server said. `told`: the
+    status was written too; else the sandbox's own pass has to.
     """
 
     claim: Claim
@@ -59,6 +60,7 @@ class Settled:
     again: float | None = None
     cause: str = ""
     writes: int = 0
+    told: bool = False
 
 
 def deliver(hand: Hand, claim: Claim) -> Settled:
@@ -95,16 +97,16 @@ def _with_status(hand: Hand, claim: Claim, answer: Obj) -> Settled:
     sandbox's own pass."""
     box = batchsandbox.parse(answer)
     view = BatchView(now=hand.now(), spec=box, slots={**claim.held, **claim.pods})
-    stored, writes, cause = answer, 1, ""
+    stored, writes, cause, told = answer, 1, "", False
     try:
         stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view, acknowledged(view)))
-        writes += int(wrote)
+        writes, told = writes + int(wrote), True
         if trace.on:
             trace.mark("status", claim.box.member, hand.token[:8])
     except ApiError as error:
         cause = f"status: {error}"
     return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=stored, delivered=True,
-                   cause=cause, writes=writes)  # fmt: skip
+                   cause=cause, writes=writes, told=told)  # fmt: skip
 
 
 def _judged(hand: Hand, claim: Claim, error: ApiError) -> Settled:

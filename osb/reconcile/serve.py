@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from osb.api import claims, names, times
+from osb.api.key import BATCHSANDBOX, Key
 from osb.api.pool import PoolSpec
 from osb.apply.allocation import Claim, Settled, deliver
 from osb.apply.hand import in_parallel
 from osb.decide import allocate
 from osb.decide.allocate import Dealt
 from osb.decide.plan import names_text
+from osb.facts.adds import Add
 from osb.facts.pod import PodFact
 from osb.facts.poolview import Memory, ServeView, WaitingBox
 from osb.obs import metrics, trace
@@ -172,6 +174,9 @@ def conclude(p: Pass, proof: Proof, results: Sequence[Settled]) -> None:
     if stored:
         p.forward.put("batchsandbox", stored, own=p.key, versioned=True)
     delivered = [one for one in results if one.delivered]
+    untold = [Key(BATCHSANDBOX, p.key.namespace, one.claim.box.name) for one in delivered if not one.told]
+    if untold:
+        p.store.queue.add(Add(key=key, reason="its pods are recorded, its status is not") for key in untold)
     if delivered:
         _tell(p, delivered)
     for one in results:
