@@ -99,7 +99,7 @@ def reach(redis_url: str = "", kubeconfig: str = "") -> Iterator[Reach]:
         settings = msgspec.structs.replace(settings, redis_url=redis_url)
     if kubeconfig:
         settings = msgspec.structs.replace(settings, kubeconfig=kubeconfig)
-    _quiet()
+    _quiet(settings)
     one = Reach(settings)
     try:
         yield one
@@ -107,11 +107,13 @@ def reach(redis_url: str = "", kubeconfig: str = "") -> Iterator[Reach]:
         one.close()
 
 
-def _quiet() -> None:
+def _quiet(settings: Settings) -> None:
     """Log lines of the libraries we share with the workers would only disturb the answer on the screen."""
     from osb.obs import log
 
-    log.set_level(log.level_of("error"))
+    log.setup(
+        msgspec.structs.replace(settings, log_level="error", log_format="console", log_devel=False, file_log=False)
+    )
 
 
 def kind_of(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from osb.errors import OsbError
 from osb.flags import BY_NAME
 from osb.local.demo import Story, StoryFailed
 from osb.local.demoview import Screen
+from osb.local.folder import make as make_folder
 from osb.local.up import FLOWER_USER, Everything, Options
 
 EXAMPLE = "Example: osbctl demo   (in a terminal it goes on after the story, until Ctrl-C)"
@@ -35,7 +35,7 @@ def demo(
     keep: bool = typer.Option(False, "--keep-logs", help="leave the logs of all processes behind"),
 ) -> None:
     """Run everything on an embedded Redis and a simulated cluster, and show what it does. Touches nothing else."""
-    folder = Path(tempfile.mkdtemp(prefix="osb-demo-"))
+    folder = make_folder("osb-demo")
     code = FAILED
     try:
         code = _play(folder, pod_ready=pod_ready, stay=stay)
@@ -52,10 +52,8 @@ def _play(folder: Path, *, pod_ready: str, stay: bool | None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: over.set())
     _forget_settings()
-    options = Options(
-        folder=folder, env={"OSB_INSTALLATION": "demo", "OSB_HEALTH_PROBE_BIND_ADDRESS": "0"}, simulate=True, threads=16,
-        pod_ready=pod_ready, task_events=True,
-    )  # fmt: skip
+    env = {"OSB_INSTALLATION": "demo", "OSB_HEALTH_PROBE_BIND_ADDRESS": "0"}
+    options = Options(folder=folder, env=env, simulate=True, threads=16, pod_ready=pod_ready, task_events=True)
     screen = Screen()
     everything = Everything(options, say=lambda line: screen.say("plain", line))
     with screen:

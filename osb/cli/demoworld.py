@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from osb.api import names, record
@@ -67,12 +67,16 @@ class DemoWorld:
     def served_ms(self, name: str) -> float | None:
         return self._served.get(name)
 
-    def decisions(self, since_ms: int) -> list[str]:
-        entries = [e for e in self.store.journal.read(limit=200) if e["at_ms"] >= since_ms]
+    def decisions(self, since_ms: int, boxes: Sequence[str]) -> list[str]:
+        about = {"", *(f"{NAMESPACE}/{box}" for box in boxes)}
+        entries = [
+            e for e in self.store.journal.read(limit=200) if e["at_ms"] >= since_ms and e.get("box", "") in about
+        ]
         return [entry_text(entry) for entry in reversed(entries)]
 
     def events(self, name: str) -> list[str]:
         items, _ = self.kube.all("event", NAMESPACE, fields=f"involvedObject.name={name}")
+        items.sort(key=lambda item: (item.get("firstTimestamp") or "", item["metadata"]["resourceVersion"]))
         return [f"{item.get('reason')}: {item.get('message')}" for item in items]
 
     def now_ms(self) -> int:

@@ -72,7 +72,11 @@ def verify(
         for member, difference in rows:
             out.say(f"{member}  {difference.pod or '-'}: {difference.text}\n    {difference.fix}")
     else:
-        out.say(f"{len(wanted)} ledger{'s' if len(wanted) != 1 else ''} agree with the cluster")
+        out.say(
+            f"{len(wanted)} ledgers agree with the cluster"
+            if len(wanted) != 1
+            else "the ledger agrees with the cluster"
+        )
     if rows:
         quit_with(FAILED)
 

@@ -152,6 +152,7 @@ def words(actions: tuple[Action, ...]) -> list[str]:
 _TITLES = {
     "CreatePod": "create pod", "DeletePod": "delete pod", "Doom": "take from the stock and delete",
     "Recycle": "recycle", "Move": "ledger:", "Settle": "settle reservation of", "PatchPod": "patch pod",
+    "Lose": "record as lost:",
     "DeleteBox": "delete sandbox", "CreateObject": "create", "PatchObject": "patch", "DeleteObject": "delete",
     "EmitEvent": "event", "AssignPool": "choose a pool", "PublishEndpoints": "publish endpoints", "Wake": "wake",
 }  # fmt: skip
@@ -164,6 +165,8 @@ def _subject(action: Action) -> tuple[str, str]:
         return str(shown["reason"]), str(shown["message"])
     if kind == "PublishEndpoints":
         return names_text([address or '""' for address in shown["addresses"]], 200), ""
+    if kind == "Lose":
+        return f"slots {', '.join(map(str, shown['slots']))} of sandbox {shown['box_uid']}", ""
     if kind == "Recycle":
         return shown["name"], f"{shown['policy']}, step {shown['step']}" + (f", {shown['why']}" if shown["why"] else "")
     if kind == "Move":

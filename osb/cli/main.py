@@ -33,7 +33,7 @@ from osb.cli import (
     watch,
 )
 from osb.cli.context import FAILED, MISSING, USAGE, NoSuch, Wrong
-from osb.errors import ConfigError, InvalidInput, NotFound, OsbError
+from osb.errors import ConfigError, InvalidInput, NotFound, OsbError, StoreDown, Unavailable
 
 EPILOG = "Exit codes: 0 done, 1 failed or something was found, 2 wrong usage or setting, 3 no such object."
 
@@ -86,9 +86,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OsbError as error:
-        typer.echo(f"osbctl: {error}", err=True)
+        typer.echo(f"osbctl: {error}{remedy(error)}", err=True)
         return exit_code(error)
     return 0
+
+
+def remedy(error: OsbError) -> str:
+    """What to look at, for errors that cannot know it themselves."""
+    if isinstance(error, StoreDown):
+        return "; is Redis up, and is --redis-url (REDIS_URL) right?"
+    if isinstance(error, Unavailable):
+        return "; is the API server up, and is --kubeconfig (KUBECONFIG) right?"
+    return ""
 
 
 def exit_code(error: OsbError) -> int:

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from osb.cli.install import install_definitions, release_lease, wait_ready
 from osb.config import Settings, duration
 from osb.errors import ConfigError, OsbError
 from osb.flags import FLAGS, to_env
+from osb.local.folder import make as make_folder
 from osb.local.up import Everything, Options, given_cluster
 
 EXAMPLE = (
@@ -48,7 +48,7 @@ def up(context: typer.Context) -> None:
     """Start Redis, a simulated cluster (or use yours), watcher, workers, beat and Flower; stop with Ctrl-C."""
     own, rest = split(context.args)
     env = to_env(rest)
-    folder = Path(own.data_dir) if own.data_dir else Path(tempfile.mkdtemp(prefix="osb-up-"))
+    folder = Path(own.data_dir) if own.data_dir else make_folder("osb-up")
     try:
         _run(own, env, folder)
     finally:

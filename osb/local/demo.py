@@ -39,8 +39,8 @@ class Stage(Protocol):
     def served_ms(self, name: str) -> float | None:
         """From the create of a sandbox to its endpoints, all of them; None while they are not all published."""
 
-    def decisions(self, since_ms: int) -> Sequence[str]:
-        """Journal entries after that time, oldest first, as lines."""
+    def decisions(self, since_ms: int, boxes: Sequence[str]) -> Sequence[str]:
+        """Journal entries after that time about the pool or these sandboxes, oldest first, as lines."""
 
     def events(self, name: str) -> Sequence[str]:
         """`Reason: message` of the Events about an object."""
@@ -57,13 +57,15 @@ class Story:
     stage: Stage
     say: Callable[[str, str], None]
     measured: dict[str, float] = field(default_factory=dict)
+    about: list[str] = field(default_factory=list)  # sandboxes of the present step
 
     def run(self) -> None:
         for number, (title, step) in enumerate(STEPS, 1):
             self.say("title", f"{number}. {title}")
             since = self.stage.now_ms()
+            self.about = []
             step(self)
-            for line in self._capped(self.stage.decisions(since)):
+            for line in self._capped(self.stage.decisions(since, self.about)):
                 self.say("why", f"decided  {line}")
 
     @staticmethod
@@ -140,6 +142,7 @@ def _warm(story: Story) -> None:
 
 def _ten(story: Story) -> None:
     story.typed("kubectl apply -f - <<'EOF'", _brief(BATCH, 10), "EOF")
+    story.about = [BATCH]
     story.stage.create("batchsandbox", box_body(BATCH, 10))
     story.until("the first pods", lambda: story.status("batchsandbox", BATCH).get("allocated"))
     (ms,) = story.served(BATCH)
@@ -152,6 +155,7 @@ def _ones(story: Story) -> None:
     story.until("warm pods again", lambda: (story.status("pool", POOL).get("available") or 0) >= 5)
     names = [f"one-{number}" for number in range(10)]
     story.typed("for i in $(seq 0 9); do kubectl apply -f - <<EOF", _brief("one-$i", 1), "EOF", "done")
+    story.about = names
     for name in names:
         story.stage.create("batchsandbox", box_body(name, 1))
     times = sorted(story.served(*names))
@@ -163,7 +167,7 @@ def _ones(story: Story) -> None:
 
 def _lost(story: Story) -> None:
     before = _pods(story, BATCH)
-    victim = before[0]
+    victim, story.about = before[0], [BATCH]
     story.typed(f"kubectl delete pod {victim} --grace-period=0")
     story.stage.delete("pod", victim)
     took = story.until("a substitute in the same slot", lambda: _replaced(story, victim))
@@ -183,7 +187,7 @@ def _replaced(story: Story, victim: str) -> bool:
 def _expiry(story: Story) -> None:
     when = (datetime.now(UTC) + timedelta(seconds=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
     story.typed(f'kubectl patch batchsandbox one-0 --type merge -p \'{{"spec":{{"expireTime":"{when}"}}}}\'')
-    pods = _pods(story, "one-0")
+    pods, story.about = _pods(story, "one-0"), ["one-0"]
     story.stage.patch("batchsandbox", "one-0", {"spec": {"expireTime": when}})
     took = story.until("one-0 is gone", lambda: story.stage.get("batchsandbox", "one-0") is None)
     story.until("its pod was recycled", lambda: all(story.stage.get("pod", pod) is None for pod in pods))

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
@@ -33,7 +34,7 @@ class Screen:
     """`say` prints a line of the story, `show` replaces the table. Use as a context manager."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or Console(highlight=False)
         self.live: Live | None = None
         self._before = ""
         if self.console.is_terminal:
@@ -56,7 +57,15 @@ class Screen:
         self._before = style
         if style == "title":
             self.console.print()
-        self.console.print(Text(indent + line, style=STYLES[style]))
+        text = Text(line, style=STYLES[style])
+        if self.live is None or not indent:
+            self.console.print(Text(indent) + text, soft_wrap=True)
+            return
+        row = Table.grid()
+        row.add_column(width=len(indent))
+        row.add_column(overflow="fold")
+        row.add_row(Text(indent, style=STYLES[style]), text)
+        self.console.print(row)
 
     def show(self, now: Snapshot) -> None:
         if self.live is not None:
@@ -68,6 +77,7 @@ def view(now: Snapshot, *, height: int = 40) -> RenderableType:
     room = max(3, height - len(now.pools) - len(now.queues) - len(now.footer) - 14)
     shown = list(now.sandboxes[:room])
     parts: list[RenderableType] = [
+        Rule(style="dim"),
         _table("pools", ["pool", "total", "allocated", "available", "starting", "waiting", "state"], now.pools),
         _table("sandboxes", ["sandbox", "wants", "ready", "phase", "ms to endpoints", "waits for"], shown),
     ]

@@ -76,6 +76,7 @@ class EmbeddedRedis:
                     "--maxmemory-policy", "noeviction", "--daemonize", "no",
                 ],
                 stdout=out, stderr=out, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,
+                start_new_session=True,  # Ctrl-C is for its parent, which stops it last
                 env={k: v for k, v in os.environ.items() if k != "REDIS_URL"},
             )  # fmt: skip
         deadline = time.monotonic() + timeout

@@ -1,0 +1,148 @@
+"""Commands that look: they read, decide and print, and change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from osb.api.key import Key
+from osb.cli.context import key_of
+from osb.store.client import connect
+from tests.cli.conftest import Called, Installation
+
+Osbctl = Callable[..., Called]
+
+
+def test_get_lists_what_a_pool_has_and_what_sandboxes_wait_for(osbctl: Osbctl) -> None:
+    pools = osbctl("get", "pools")
+    assert pools.code == 0
+    assert pools.out.split("\n")[0].split() == [
+        "NAMESPACE", "NAME", "TOTAL", "ALLOCATED", "AVAILABLE", "PENDING", "WAITING", "BUFFER", "POOL", "STATE", "AGE",
+    ]  # fmt: skip
+    assert any(line.split()[:2] == ["default", "warm"] and "5-20" in line for line in pools.out.splitlines())
+    boxes = osbctl("get", "sandboxes", "-A").out
+    assert "PoolCapacityExhausted" in next(line for line in boxes.splitlines() if " third " in line)
+
+
+def test_get_one_object_as_json_is_the_object_itself(osbctl: Osbctl) -> None:
+    found = json.loads(osbctl("get", "sandbox", "default/pair", "-o", "json").out)
+    assert found["kind"] == "BatchSandbox" and found["spec"]["replicas"] == 2
+
+
+def test_explain_names_the_code_and_the_exact_position_of_a_waiting_sandbox(
+    osbctl: Osbctl, installation: Installation
+) -> None:
+    # Given two waiting sandboxes, ordered by age, then UID
+    waiting = [installation.kube.get("batchsandbox", "default", name)["metadata"] for name in ("second", "third")]
+    order = sorted(waiting, key=lambda meta: (meta["creationTimestamp"], meta["uid"]))
+    # Then each is told its own place
+    for place, meta in enumerate(order, 1):
+        said = osbctl("explain", "sandbox", f"default/{meta['name']}")
+        assert said.code == 0 and "PoolCapacityExhausted" in said.out
+        assert any(line.split() == ["position:", str(place), "of", "2"] for line in said.out.splitlines())
+        data = json.loads(osbctl("explain", "sandbox", meta["name"], "-o", "json").out)
+        assert (data["position"], data["line"]) == (place, 2)
+        assert data["waiting"]["code"] == "PoolCapacityExhausted"
+
+
+def test_explain_of_a_served_sandbox_shows_its_pods_and_how_it_got_them(osbctl: Osbctl) -> None:
+    said = osbctl("explain", "sandbox", "pair").out
+    assert "2 of 2" in said and "0=warm-" in said and "1=warm-" in said
+    assert "change nothing" in said
+    assert "allocated: default/warm default/pair" in said
+
+
+def test_explain_of_a_pool_shows_its_ledger_and_its_line_in_order(osbctl: Osbctl) -> None:
+    said = osbctl("explain", "pool", "small").out
+    assert "ready; held 1" in said
+    assert "1. " in said and "2. " in said and "second  misses 1 of 1" in said and "third  misses 1 of 1" in said
+
+
+@pytest.mark.parametrize("kind", ["pool", "sandbox", "snapshot"])
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_looking_at_what_does_not_exist_says_so_and_ends_with_three(osbctl: Osbctl, command: str, kind: str) -> None:
+    said = osbctl(command, kind, "default/nix")
+    assert said.code == 3
+    assert "default/nix" in said.err and "osbctl get" in said.err
+
+
+def test_plan_is_a_dry_run(osbctl: Osbctl, installation: Installation) -> None:
+    # Given a held pool whose buffer was raised, so that nobody carries the plan out
+    assert osbctl("hold", "small").code == 0
+    before = installation.kube.get("pool", "default", "small")["metadata"]["resourceVersion"]
+    said = osbctl("plan", "pool", "small", "-o", "json")
+    # Then it says what it would do, and nothing was written by it
+    assert said.code == 0 and json.loads(said.out)["key"] == "pool/default/small"
+    again = osbctl("plan", "pool", "small")
+    assert "because" in again.out or "plan for pool/default/small" in again.out
+    assert osbctl("unhold", "small").code == 0
+    after = installation.kube.get("pool", "default", "small")
+    assert before and after["metadata"]["annotations"].get("sandbox.opensandbox.io/hold") is None
+
+
+def test_ledger_show_says_who_holds_what(osbctl: Osbctl) -> None:
+    data = json.loads(osbctl("ledger", "show", "warm", "-o", "json").out)
+    held = [(pod["box"], pod["slot"]) for pod in data["pods"].values() if pod["state"] == "held"]
+    assert ("pair", 0) in held and ("pair", 1) in held
+    assert "SANDBOX" in osbctl("ledger", "show", "warm").out
+
+
+def test_ledger_verify_agrees_with_a_quiet_cluster(osbctl: Osbctl) -> None:
+    said = osbctl("ledger", "verify", "-A", "--settle", "0.5")
+    assert (said.code, said.out.strip()) == (0, "2 ledgers agree with the cluster")
+
+
+def test_ledger_verify_ends_with_one_when_redis_and_the_cluster_differ(
+    osbctl: Osbctl, installation: Installation
+) -> None:
+    # Given a pool on hold (nobody repairs) whose ledger has forgotten a free pod
+    osbctl("hold", "warm")
+    osbctl("reconcile", "pool", "warm", "--wait")
+    store = connect(installation.everything.redis_url)
+    entries = store.ledger("default", "warm").entries()
+    pod, entry = next((name, one) for name, one in entries.items() if one.state == "free")
+    key = "osb:l:default/warm:pods"
+    kept = store.redis.hget(key, pod)
+    store.redis.hdel(key, pod)
+    try:
+        # When it is verified
+        said = osbctl("ledger", "verify", "default/warm", "--settle", "0.1")
+    finally:
+        store.redis.hset(key, pod, kept)
+        osbctl("unhold", "warm")
+        store.close()
+    # Then the pod is named, with the remedy
+    assert said.code == 1 and entry.pod_uid
+    assert pod in said.out and "does not know it" in said.out and "osbctl reconcile pool" in said.out
+
+
+def test_queue_shows_every_kind_and_the_beat(osbctl: Osbctl) -> None:
+    said = osbctl("queue")
+    assert said.code == 0
+    assert [line.split()[0] for line in said.out.splitlines()[1:6]] == [
+        "pool", "batchsandbox", "snapshot", "recycle", "tasks"]  # fmt: skip
+    assert "beat was last alive: 0" in said.out
+    assert osbctl("queue", "pool").code == 0
+    assert set(json.loads(osbctl("queue", "-o", "json").out)["kinds"]) == {
+        "pool", "batchsandbox", "snapshot", "recycle", "tasks"}  # fmt: skip
+
+
+def test_journal_filters_by_sandbox(osbctl: Osbctl) -> None:
+    entries = json.loads(osbctl("journal", "--box", "default/pair", "-o", "json").out)
+    assert entries and all(entry["box"] == "default/pair" for entry in entries)
+    assert "allocated: default/warm default/pair" in osbctl("journal", "--pool", "default/warm").out
+
+
+def test_crds_are_printed_as_yaml_documents(osbctl: Osbctl) -> None:
+    said = osbctl("crds")
+    kinds = [doc["spec"]["names"]["kind"] for doc in yaml.safe_load_all(said.out)]
+    assert (said.code, sorted(kinds)) == (0, ["BatchSandbox", "Pool", "SandboxSnapshot"])
+    assert "x-kubernetes-validations" not in said.out
+    assert "x-kubernetes-validations" in osbctl("crds", "--cel").out
+
+
+def test_names_with_and_without_namespace_are_one_key() -> None:
+    assert key_of("bsbx", "default/a") == key_of("sandbox", "a") == Key("batchsandbox", "default", "a")

@@ -1,0 +1,162 @@
+"""`osbctl up` and `osbctl demo` as real processes: they start everything, and nothing is left of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from osb.cli.up import split
+from osb.errors import ConfigError
+from osb.flags import FLAGS, to_env
+from osb.local.up import given_cluster
+from tests.local.test_supervise import until
+
+COMMAND = [sys.executable, "-m", "osb.cli"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Nothing of the caller's settings, and a temporary folder of its own."""
+    known = {variable for flag in FLAGS for variable in flag.variables}
+    kept = {name: value for name, value in os.environ.items() if name not in known}
+    return {**kept, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+
+
+class Running:
+    """A started command, its output in a file, and every process below it."""
+
+    def __init__(self, arguments: list[str], env: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [*COMMAND, *arguments], env=env, stdout=out, stderr=out, start_new_session=True
+            )
+        self.seen: dict[int, psutil.Process] = {}
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def says(self, words: str) -> bool:
+        if self.process.poll() is not None and words not in self.text:
+            raise AssertionError(f"ended with {self.process.returncode}: {self.text[-2000:]}")
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            self.seen[child.pid] = child
+        return words in self.text
+
+    def left(self) -> list[str]:
+        return [" ".join(one.cmdline()) for one in self.seen.values()
+                if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]  # fmt: skip
+
+
+@pytest.fixture
+def start(environment: dict[str, str], tmp_path: Path) -> Iterator[object]:
+    started: list[Running] = []
+
+    def begin(*arguments: str) -> Running:
+        one = Running(list(arguments), environment, tmp_path / f"out{len(started)}.log")
+        started.append(one)
+        return one
+
+    yield begin
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.wait(10)
+
+
+def test_the_demo_tells_its_whole_story_ends_with_zero_and_leaves_nothing(start, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    demo = start("demo", "--pod-ready", "0.2s")
+    until("the end of the story", lambda: demo.says("done: the story took"), 75)
+    assert demo.process.wait(30) == 0, demo.text
+    for title in (
+        "A pool that keeps",
+        "A batch of ten",
+        "Ten batches of one",
+        "A pod is lost",
+        "expires",
+        "scaled down",
+    ):
+        assert title in demo.text
+    assert "$ kubectl apply" in demo.text and "decided  " in demo.text
+    assert re.search(r"create → all 10 endpoints in [\d,]+ ms", demo.text)
+    assert "PodLost" in demo.text and "event    Expired" in demo.text
+    assert demo.left() == []
+    assert list(tmp_path.glob("osb-demo-*")) == []
+
+
+def test_up_runs_everything_and_is_gone_after_sigterm(start, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    up = start("up", "--workers", "1", "--leader-elect", "--kube-client-qps=500", "--zap-log-level", "debug")
+    until("it is ready", lambda: up.says("\nready\n"), 60)
+    assert "no kubeconfig was given" in up.text
+    # Then probes answer, and Flower asks for its password
+    probes = re.search(r"http://127.0.0.1:\d+/readyz", up.text)
+    flower = re.search(r"(http://127.0.0.1:\d+)  user osb", up.text)
+    assert probes and flower
+    with urllib.request.urlopen(probes[0], timeout=3) as answer:
+        assert answer.status == 200
+    until("Flower answers", lambda: _status(f"{flower[1]}/api/workers") == 401)
+    # When it is stopped, the Lease is given up and nothing is left
+    up.process.send_signal(signal.SIGTERM)
+    assert up.process.wait(30) == 0, up.text
+    assert "was not released" not in up.text
+    assert up.left() == []
+    assert list(tmp_path.glob("osb-up-*")) == []
+
+
+def _status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=3) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    except urllib.error.URLError:
+        return 0
+
+
+def test_nothing_is_left_when_up_is_killed(start) -> None:  # type: ignore[no-untyped-def]
+    up = start("up", "--no-flower", "--workers", "1")
+    until("it is ready", lambda: up.says("\nready\n"), 60)
+    assert len(up.seen) >= 5
+    up.process.send_signal(signal.SIGKILL)
+    up.process.wait(10)
+    until("everything is gone", lambda: up.left() == [])
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--bogus"], ["--kube-client-qps=fast"], ["--concurrency", "pool=0"], ["--expectation-timeout=5"], ["extra"],
+    ["--workers", "0"], ["--pod-ready", "soon"], ["--zap-log-level"],
+])  # fmt: skip
+def test_an_unknown_flag_or_a_bad_value_ends_with_two_and_one_line(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    ended = subprocess.run([*COMMAND, "up", *arguments], env=environment, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.strip().splitlines()) == 1 and ended.stderr.startswith("osbctl: ")
+
+
+def test_every_flag_of_the_reference_is_accepted_next_to_our_own() -> None:
+    given = [f"--{flag.name}={flag.default or 'x'}" for flag in FLAGS if flag.type == "text"]
+    own, rest = split(["--sim", *given, "--workers=3", "--snapshot-registry", "sim"])
+    assert own.sim and own.workers == 3
+    assert to_env(rest)["OSB_SNAPSHOT_REGISTRY"] == "sim"
+    with pytest.raises(ConfigError, match="workers"):
+        split(["--workers=many"])
+
+
+def test_a_real_cluster_is_used_only_when_somebody_named_it() -> None:
+    assert given_cluster({}) == ""
+    assert given_cluster({"KUBECONFIG": "/a"}) == "/a"
+    assert given_cluster({"OSB_KUBECONFIG": "/b", "KUBECONFIG": "/a"}) == "/b"
+    assert given_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) == "in-cluster"
