@@ -226,7 +226,9 @@ class Forwarder:
     def _item(self, kind: str, obj: Object) -> _Item:
         entry = self._entry(kind, obj)
         new: Fact = decode_pod(entry.doc) if kind in _PODS else obj
-        return _Item(entry.name, entry.version, new, entry)
+        # A version that is no number cannot be compared: "0" is never news, so the object is read live instead.
+        version = entry.version if entry.version.isdecimal() else "0"
+        return _Item(entry.name, version, new, entry)
 
     def _adds(self, kind: str, item: _Item, rules: _Rules) -> tuple[Add, ...]:
         old = _fact(kind, item.known.entry) or (item.last if item.new is None else None)

@@ -44,6 +44,15 @@ def test_the_same_event_from_a_second_watcher_enqueues_nothing(store: Store, for
     assert dirty(store) == set()
 
 
+def test_a_version_that_is_no_number_never_enters_and_never_hides_a_later_one(store: Store, forward: Forwarder) -> None:
+    odd = box()
+    odd["metadata"]["resourceVersion"] = "zzzzzzzzzzzz"
+    assert forward.put("batchsandbox", [odd]).applied == 0
+    assert store.mirror.read("batchsandbox", ["ns/s1"]).entries["ns/s1"] is None
+    assert forward.put("batchsandbox", [box(version=7)]).applied == 1
+    assert forward.delete("batchsandbox", odd).applied == 0
+
+
 def test_the_old_object_decides_what_a_change_concerns(store: Store, forward: Forwarder) -> None:
     forward.put("pool", [pool()])
     forget(store)
