@@ -160,6 +160,10 @@ def test_concurrency_takes_pairs_trims_blanks_and_lets_later_ones_win():
     assert settings.concurrency == {**CONCURRENCY, "pool": 3}
 
 
+def test_at_least_eight_snapshots_run_at_once_by_default():
+    assert Settings.from_env({}).concurrency["snapshot"] >= 8
+
+
 def test_unknown_concurrency_names_and_flags_without_effect_are_warnings():
     warnings = Settings.from_env({"OSB_CONCURRENCY": "pods=3", "OSB_ENABLE_HTTP2": "true"}).warnings
     assert len(warnings) == 2

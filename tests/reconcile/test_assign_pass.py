@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from osb.api import names
+from osb.config import Settings
 from osb.errors import Conflict, Unavailable
 from osb.kube.client import Kube
 from osb.reconcile import profiles
@@ -129,3 +130,16 @@ def test_profiles_stay_in_force_while_their_config_map_cannot_be_read(
     client.delete("configmap", passes.ns, "pool-assign-profiles")
     assert known.table(client, settings).find("pack").name == "default"
     passes.close()
+
+
+def test_what_is_in_force_is_logged_once(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(profiles, "KEEP_SECONDS", 0.0)
+    configured(passes, PACK)
+    settings = Settings(pod_namespace=passes.ns)
+    known = profiles.Profiles()
+    for _ in range(3):
+        known.table(passes.kube, settings)
+    written = capsys.readouterr()
+    assert (written.out + written.err).count("assign profiles in force") == 1
