@@ -50,7 +50,7 @@ faults: $(VENV)/.dev
 	$(BIN)/pytest tests/faults -m "faults or not faults" $(PYTEST_ARGS)
 
 acceptance-real: $(VENV)/.dev
-	$(BIN)/pytest tests/acceptance --cluster real $(PYTEST_ARGS)
+	$(BIN)/pytest tests/acceptance tests/chart --cluster real $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

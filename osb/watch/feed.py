@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,19 +97,34 @@ class Stream:
                 yield page
 
     def follow(self) -> None:
-        """Watch from the last version until a relist is due. A stream that just ends is reopened: that is normal."""
+        """Watch from the last version until a relist is due; several namespaces each by a stream of their own.
+
+        Rights may be granted in those namespaces only, so one watch of the whole cluster would be refused.
+        """
         due = time.monotonic() + self.relist_seconds * random.uniform(0.85, 1.15)
         halt = _Halt(self.stop, self.again)
+        if len(self.namespaces) < 2:
+            return self._follow(self.namespaces[0] if self.namespaces else None, halt, due)
+        ended = threading.Event()
+        each = _Halt(self.stop, self.again, ended)
+        with ThreadPoolExecutor(len(self.namespaces), thread_name_prefix=f"watch-{self.source.kind}") as pool:
+            streams = [pool.submit(self._follow, namespace, each, due) for namespace in self.namespaces]
+            wait(streams, return_when=FIRST_EXCEPTION)
+            ended.set()
+        for stream in streams:
+            stream.result()
+        return None
+
+    def _follow(self, namespace: str | None, halt: _Halt, due: float) -> None:
+        """A stream that just ends is reopened: that is normal. Each goes on from what itself has seen."""
+        version = self.version
         while not halt.is_set() and time.monotonic() < due:
             for batch in self.kube.watch(
-                self.source.resource,
-                self._namespace(),
-                labels=self.source.labels,
-                version=self.version,
-                stop=halt,
+                self.source.resource, namespace, labels=self.source.labels, version=version, stop=halt
             ):
                 self._stalled()
                 self._feed(batch)
+                version = str(batch[-1].obj["metadata"]["resourceVersion"])
                 if halt.is_set() or time.monotonic() > due:
                     break
             if not halt.is_set():
@@ -119,9 +135,6 @@ class Stream:
         """A watch that the server ended in order is a sign of life: had there been events, it would have sent them."""
         self.beat = time.monotonic()
         self.store.mirror.touch(self.source.kind)
-
-    def _namespace(self) -> str | None:
-        return self.namespaces[0] if len(self.namespaces) == 1 else None
 
     def _stalled(self) -> None:
         """A process that stood still may have been passed by others: nothing it holds may be believed."""
@@ -152,17 +165,12 @@ class Stream:
                 self.store.mirror.touch(kind)
             elif event.type == "DELETED":
                 unsynced |= self._flush(run)
-                if self._ours(event.obj):
-                    unsynced |= self.forward.delete(kind, event.obj).unsynced
-            elif self._ours(event.obj):
+                unsynced |= self.forward.delete(kind, event.obj).unsynced
+            else:
                 run.append(event.obj)
         unsynced |= self._flush(run)
-        self.version = str(batch[-1].obj["metadata"]["resourceVersion"]) if batch else self.version
         metrics.inc("opensandbox_watch_events_total", len(batch), kind=kind)
         return unsynced
-
-    def _ours(self, obj: dict[str, Any]) -> bool:
-        return len(self.namespaces) < 2 or obj["metadata"].get("namespace") in self.namespaces
 
     def _flush(self, run: list[dict[str, Any]]) -> bool:
         if not run:

@@ -53,7 +53,7 @@ class Watcher:
 
     def start(self) -> None:
         """Connect, take or watch the Lease, start one thread per kind."""
-        self.kube = connect_kube(self.settings, pool=len(SOURCES) * 2 + 4)
+        self.kube = connect_kube(self.settings, pool=len(SOURCES) * (max(1, len(self.settings.namespaces)) + 1) + 4)
         self.store = connect_store(self.settings.redis_url, name="watcher")
         self.installation = Installation(self.store, self.settings)
         forward = Forwarder(self.store)

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import orjson
 import yaml
 from helm_python.chart import Chart
 
@@ -41,7 +42,7 @@ EVERYTHING: Values = {
         "affinity": {"nodeAffinity": {}},
         "podLabels": {"team": "blue"},
         "podAnnotations": {"note": "text"},
-        "priorityClassName": "high",
+        "priorityClassName": "system-cluster-critical",
     },
     "redis": {"caSecret": "redis-ca"},
     "tasks": {"executorTokenSecret": "executor"},
@@ -67,12 +68,18 @@ def texts(values: Values | None = None, *, name: str = RELEASE, namespace: str =
 
 
 def objects(values: Values | None = None, **where: str) -> list[Obj]:
-    """What an installation creates, hooks included."""
+    """What an installation creates, hooks included; fresh copies."""
+    made: list[Obj] = orjson.loads(_objects(orjson.dumps(values or {}), tuple(sorted(where.items()))))
+    return made
+
+
+@cache
+def _objects(values: bytes, where: tuple[tuple[str, str], ...]) -> bytes:
     found: list[Obj] = []
-    for path, text in texts(values, **where).items():
+    for path, text in texts(orjson.loads(values), **dict(where)).items():
         if path.endswith(".yaml"):
-            found += [obj for obj in yaml.safe_load_all(text) if obj]
-    return found
+            found += [obj for obj in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if obj]
+    return orjson.dumps(found)
 
 
 def kinds(values: Values | None, kind: str) -> dict[str, Obj]:
