@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from osb.api import names
+from osb.api import names, times
 from osb.errors import Conflict, Refused
 from osb.reconcile.contract import After, Retry
 from osb.sim import SimCluster
@@ -81,6 +83,22 @@ def test_a_status_computed_from_an_old_sandbox_overwrites_nothing(passes: Passes
     with pytest.raises(Conflict):
         passes.run("batchsandbox", "b", step=meanwhile, turn=2)
     assert passes.get("batchsandbox", "b")["status"]["phase"] == names.PAUSED
+
+
+def test_a_renewal_that_the_controller_has_not_seen_wins_over_the_expiry(passes: Passes) -> None:
+    passes.own(expireTime=times.format(passes.world.now() + timedelta(seconds=1)))
+
+    def meanwhile(step: str) -> None:
+        if step == "expire":
+            later = times.format(passes.world.now() + timedelta(hours=1))
+            passes.patch("batchsandbox", "b", {"spec": {"expireTime": later}})
+
+    passes.sync()
+    with pytest.raises(Conflict):
+        passes.run("batchsandbox", "b", step=meanwhile, turn=5)
+    passes.box_pass()
+    assert passes.there("batchsandbox", "b")
+    assert not passes.get("batchsandbox", "b")["metadata"].get("deletionTimestamp")
 
 
 def test_a_failed_status_write_is_an_error_of_the_pass(passes: Passes, simulated: SimCluster) -> None:

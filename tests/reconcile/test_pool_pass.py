@@ -60,6 +60,38 @@ def test_the_status_is_written_although_creates_are_refused(passes: Passes, simu
     assert "exceeded quota" in failing["message"]
 
 
+def test_creates_stop_at_the_first_refusal_and_are_told_once(passes: Passes, simulated: SimCluster) -> None:
+    passes.pool("warm", 8, 8, 0, 9)
+    path = f"/namespaces/{passes.ns}/pods"
+    simulated.add_fault(path=path, methods=["POST"], status=403, reason="Forbidden", message="exceeded quota")
+    before = sum(count for call, count in simulated.stats().items() if call.startswith("create pod"))
+    passes.pool_pass(times=3)
+    after = sum(count for call, count in simulated.stats().items() if call.startswith("create pod"))
+    assert after - before == 1
+    assert passes.told.reasons().count("FailedCreate") == 1
+    simulated.clear_faults()
+    passes.pool_pass(turn=2)
+    passes.pool_pass(times=3)
+    assert len(passes.pods()) == 8
+
+
+def test_cut_slots_leave_the_record_and_get_fresh_pods_later(passes: Passes) -> None:
+    passes.warm(count=3, recycleStrategy={"type": "Noop"})
+    passes.box(replicas=3)
+    passes.pool_pass()
+    first, *cut = passes.record()
+    passes.patch("batchsandbox", "b", {"spec": {"replicas": 1}})
+    passes.pool_pass(times=3)
+    assert passes.record() == [first]
+    assert passes.note(names.ALLOC_RELEASED) in (None, {"pods": []})
+    assert {passes.entries()[pod].state for pod in cut} == {"free"}
+    passes.patch("batchsandbox", "b", {"spec": {"replicas": 2}})
+    passes.ready()
+    passes.pool_pass()
+    assert passes.record()[0] == first
+    assert len(passes.record()) == 2
+
+
 def test_events_tell_only_of_claims_that_were_accepted(passes: Passes, simulated: SimCluster) -> None:
     passes.warm(count=2)
     passes.box("refused")
@@ -137,16 +169,19 @@ def test_a_pod_made_anew_under_a_name_survives_the_delete_of_the_former_one(pass
 def test_a_rollout_is_told_after_its_deletes_and_an_eviction_by_its_own_reason(
     passes: Passes, simulated: SimCluster
 ) -> None:
-    old = passes.warm(updateStrategy={"maxUnavailable": "100%"})
+    first, second = passes.warm(count=2, updateStrategy={"maxUnavailable": "100%"})
     template = {"spec": {"containers": [{"name": "main", "image": "img:2"}], "terminationGracePeriodSeconds": 0}}
     passes.patch("pool", "warm", {"spec": {"template": template}})
-    path = f"/namespaces/{passes.ns}/pods/{old[0]}"
+    path = f"/namespaces/{passes.ns}/pods/{first}"
     simulated.add_fault(path=path, methods=["DELETE"], count=1, status=500)
     passes.pool_pass()
-    assert "PodUpdated" not in passes.told.reasons()
-    passes.pool_pass(times=2)
+    [text] = [text for reason, text in passes.told.events if reason == "PodUpdated"]
+    assert second in text
+    assert first not in text
+    passes.pool_pass(times=3)
     passes.ready()
-    [new] = [pod["metadata"]["name"] for pod in passes.pods()]
+    assert passes.told.reasons().count("PodUpdated") == 1
+    new = passes.pods()[0]["metadata"]["name"]
     passes.patch("pod", new, {"metadata": {"labels": {names.LABEL_EVICT: "true"}}})
     passes.pool_pass()
     assert ("PodEvicted", f"Evicted idle pod: [{new}]") in passes.told.events
