@@ -10,7 +10,7 @@ Next: `osb.store.ledger.move` carries the moves out, `osb.store.forward` the obj
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from osb.api import batchsandbox, claims
@@ -61,10 +61,16 @@ class Settled:
     cause: str = ""
     writes: int = 0
     told: bool = False
+    read: bool = False  # `stored` was read, not answered to a write: somebody else's change may be in it
 
 
 def deliver(hand: Hand, claim: Claim) -> Settled:
     """Send the claim patch, then the status. Never raises for what the server answers."""
+    return show(hand, take(hand, claim))
+
+
+def take(hand: Hand, claim: Claim) -> Settled:
+    """Send the claim patch: from its answer on the client has its endpoints. Never raises for what the server says."""
     meta = claim.raw["metadata"]
     view = view_of(hand, claim)
     found = endpoints(view)
@@ -84,7 +90,7 @@ def deliver(hand: Hand, claim: Claim) -> Settled:
     hand.step("claimed")
     if trace.on:
         trace.mark("claimed", claim.box.member, hand.token[:8])
-    return _with_status(hand, claim, answer)
+    return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=answer, delivered=True, writes=1)
 
 
 def view_of(hand: Hand, claim: Claim) -> BatchView:
@@ -92,12 +98,15 @@ def view_of(hand: Hand, claim: Claim) -> BatchView:
     return BatchView(now=hand.now(), spec=claim.box, slots={**claim.held, **claim.pods})
 
 
-def _with_status(hand: Hand, claim: Claim, answer: Obj) -> Settled:
-    """The claim landed; the status follows at once, because this pass knows the pods. A refused one is repaired by the
-    sandbox's own pass."""
+def show(hand: Hand, settled: Settled) -> Settled:
+    """The status after a claim that was just written, because this pass knows the pods. A refused one is repaired by
+    the sandbox's own pass."""
+    claim, answer = settled.claim, settled.stored
+    if not settled.delivered or not settled.writes or answer is None:
+        return settled
     box = batchsandbox.parse(answer)
     view = BatchView(now=hand.now(), spec=box, slots={**claim.held, **claim.pods})
-    stored, writes, cause, told = answer, 1, "", False
+    stored, writes, cause, told = answer, settled.writes, settled.cause, False
     try:
         stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view, acknowledged(view)))
         writes, told = writes + int(wrote), True
@@ -105,8 +114,7 @@ def _with_status(hand: Hand, claim: Claim, answer: Obj) -> Settled:
             trace.mark("status", claim.box.member, hand.token[:8])
     except ApiError as error:
         cause = f"status: {error}"
-    return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=stored, delivered=True,
-                   cause=cause, writes=writes, told=told)  # fmt: skip
+    return replace(settled, stored=stored, cause=cause, writes=writes, told=told)
 
 
 def _judged(hand: Hand, claim: Claim, error: ApiError) -> Settled:
@@ -119,12 +127,13 @@ def _judged(hand: Hand, claim: Claim, error: ApiError) -> Settled:
     except ApiError as unread:
         return Settled(claim=claim, again=0.2, cause=f"{error}; and then {unread}")
     if live is not None and live["metadata"]["uid"] == box.uid and names_them(live, claim):
-        return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=live, delivered=True, cause=str(error))
+        return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=live, read=True, delivered=True,
+                       cause=str(error))  # fmt: skip
     to = "free" if claim.first else "dirty"
     same = live is not None and live["metadata"]["uid"] == box.uid
     return Settled(
-        claim=claim, moves=_moves(claim, "cancel", to), stored=live if same else None,
-        again=0.05 if same else None, cause=str(error), writes=1,
+        claim=claim, moves=_moves(claim, "cancel", to), stored=live if same else None, read=True,
+        again=(error.retry_after or 0.05) if same else None, cause=str(error), writes=1,
     )  # fmt: skip
 
 
@@ -146,16 +155,21 @@ def _moves(claim: Claim, what: str, to: str) -> tuple[Move, ...]:
 
 
 def settle(hand: Hand, claim: Claim, prove: Any) -> Settled:
-    """A reservation of an earlier pass: the record has it, or the claim is rolled forward, or nobody wants it.
+    """Reservations of earlier passes: each is in the record, or is rolled forward, or nobody wants it any more. They may
+    be of different passes, so each slot is judged by itself.
 
     `claim.raw` is a live read. `prove()` is called after that read and before the patch that uses its version: True
     when the ledger still says what this pass believes.
     """
-    if names_them(claim.raw, claim):
-        return Settled(claim=claim, moves=_moves(claim, "settle", HELD), stored=claim.raw, delivered=True)
+    landed = {slot: pod for slot, pod in claim.pods.items() if names_them(claim.raw, replace(claim, pods={slot: pod}))}
     wanted = set(claims.wants(claim.box, claim.pool_uid))
-    if claim.box.deleting is None and set(claim.pods) <= wanted:
-        if not prove():
-            return Settled(claim=claim, again=0.0)
-        return deliver(hand, claim)
-    return Settled(claim=claim, moves=_moves(claim, "cancel", "dirty"), stored=claim.raw)
+    forward = {slot: pod for slot, pod in claim.pods.items() if slot not in landed and slot in wanted}
+    given_up = {slot: pod for slot, pod in claim.pods.items() if slot not in landed and slot not in forward}
+    sure = _moves(replace(claim, pods=landed), "settle", HELD) + _moves(replace(claim, pods=given_up), "cancel", "dirty")
+    if not forward:
+        shown = replace(claim, pods=landed)
+        return Settled(claim=shown, moves=sure, stored=claim.raw, read=True, delivered=bool(landed))
+    if not prove():
+        return Settled(claim=claim, again=0.0)
+    sent = deliver(hand, replace(claim, pods=forward, held={**claim.held, **landed}))
+    return replace(sent, moves=sure + sent.moves)

@@ -127,6 +127,7 @@ class _Executor:
             return pod_writes.create_pod(self.hand, self.namespace, action.name, action.body, owner=uid)
 
         made: list[Obj] = []
+        read: list[Obj] = []  # made by an earlier POST: they may be ready by now, which is news
         for action, result in zip(group, in_parallel(self.hand, create, group), strict=True):
             if isinstance(result, ApiError):
                 self.done.failed.append(result)
@@ -138,9 +139,13 @@ class _Executor:
                 self._tell("Warning", names.EVENT_FAILED_CREATE, text)
             else:
                 made.append(result.pod)
+                read += [result.pod] if result.read else []
         if made:
             self.done.count("created", len(made))
-            self.hand.forward.put("boxpod", made, own=self.hand.key, versioned=True)
+            fresh = [pod for pod in made if pod not in read]
+            for pods, versioned in ((fresh, True), (read, False)):
+                if pods:
+                    self.hand.forward.put("boxpod", pods, own=self.hand.key, versioned=versioned)
             text = made[0]["metadata"]["name"] if len(made) == 1 else f"{len(made)} pods"
             self._tell("Normal", names.EVENT_SUCCESSFUL_CREATE, f"succeed to create pod {text}")
 

@@ -18,10 +18,12 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """`pod` is the object as stored, ours by owner UID; None: the name belongs to somebody else."""
+    """`pod` is the object as stored, ours by owner UID; None: the name belongs to somebody else. `read`: an earlier POST
+    of ours had made it, and this is how it looks by now."""
 
     name: str
     pod: Obj | None
+    read: bool = False
 
 
 def owner_uid(pod: Mapping[str, Any]) -> str:
@@ -39,7 +41,7 @@ def create_pod(hand: Hand, namespace: str, name: str, body: Mapping[str, Any], *
         return Created(name, hand.kube.create("pod", namespace, body))
     except AlreadyExists:
         pod = hand.kube.get("pod", namespace, name)
-        return Created(name, pod if owner_uid(pod) == owner else None)
+        return Created(name, pod if owner_uid(pod) == owner else None, read=True)
 
 
 def delete_pod(hand: Hand, namespace: str, name: str, *, uid: str, version: str = "", grace: int | None = None) -> bool:

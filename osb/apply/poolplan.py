@@ -167,14 +167,24 @@ class _Executor:
     # -- losses -----------------------------------------------------------------------------------------------
 
     def _loses(self, group: list[plans.Lose]) -> None:
-        """Believed only if the live Pool is the one that this pass is about."""
+        """Believed only if the live Pool is the one that this pass is about, and the named pods are really gone."""
         live = self.hand.kube.get("pool", self.hand.key.namespace, self.hand.key.name)
         if live["metadata"]["uid"] != self.view.pool.uid:
             self.done.retry(0.1)
             return
+        believed = [lost for lost in group if all(self._pod_is_gone(*pod) for pod in lost.pods)]
+        if len(believed) < len(group):
+            self.done.retry()
+        ledger = self.hand.store.ledger(self.hand.key.namespace, self.hand.key.name)
+        ledger.prove(self.proof)
         self._record_losses([
-            LedgerEntry(state=HELD, pod_uid="", box_uid=lost.box_uid, slot=slot) for lost in group for slot in lost.slots
+            LedgerEntry(state=HELD, pod_uid="", box_uid=lost.box_uid, slot=slot)
+            for lost in believed for slot in lost.slots
         ])  # fmt: skip
+
+    def _pod_is_gone(self, name: str, prefix: str) -> bool:
+        pod = pod_writes.live_pod(self.hand, self.hand.key.namespace, name)
+        return pod is None or not str(pod["metadata"]["uid"]).startswith(prefix)
 
     def _record_losses(self, lost: Sequence[LedgerEntry]) -> None:
         by_box: dict[str, list[int]] = {}
@@ -206,9 +216,12 @@ class _Executor:
         meta = raw["metadata"]
         return Add(key=Key("batchsandbox", meta["namespace"], meta["name"]), reason=reason)
 
-    def _stored(self, uid: str, raw: Obj) -> None:
+    def _stored(self, uid: str, raw: Obj, *, base: str = "") -> None:
+        """`base`: the version that was patched, when it was read afresh: then somebody else's change may be in it."""
+        known = self.raws.get(uid)
+        decided = not base or (known is not None and known["metadata"]["resourceVersion"] == base)
         self.raws[uid] = raw
-        self.hand.forward.put("batchsandbox", [raw], own=self.hand.key, versioned=True)
+        self.hand.forward.put("batchsandbox", [raw], own=self.hand.key, versioned=decided)
 
     # -- idle pods --------------------------------------------------------------------------------------------
 
@@ -298,7 +311,7 @@ class _Executor:
 
         results = self._create_all(group, create)
         made = [r.pod for r in results if isinstance(r, Created) and r.pod is not None]
-        self._born(made)
+        self._born(made, read=[r.pod for r in results if isinstance(r, Created) and r.pod is not None and r.read])
         self._not_born([(c.name, r) for c, r in zip(group, results, strict=True)])
 
     def _create_all(
@@ -316,11 +329,15 @@ class _Executor:
             step = min(step * 4, 64)
         return results
 
-    def _born(self, made: list[Obj]) -> None:
+    def _born(self, made: list[Obj], *, read: list[Obj]) -> None:
+        """`read`: those that an earlier POST had made; they may be ready by now, which is news."""
         if not made:
             return
         self.hand.step("created")
-        self.hand.forward.put("poolpod", made, own=self.hand.key, versioned=True)
+        fresh = [pod for pod in made if pod not in read]
+        for pods, versioned in ((fresh, True), (read, False)):
+            if pods:
+                self.hand.forward.put("poolpod", pods, own=self.hand.key, versioned=versioned)
         self._move([
             Move(what="born", pod=pod["metadata"]["name"], pod_uid=pod["metadata"]["uid"], from_state="new")
             for pod in made
@@ -382,7 +399,8 @@ class _Executor:
         def delete(r: plans.Recycle) -> bool | None:
             if not ledger.prove(self.proof, r.name, pod_uid=r.uid, state=r.from_state, box_uid=r.box_uid):
                 return None
-            return pod_writes.delete_pod(self.hand, self.hand.key.namespace, r.name, uid=r.uid)
+            version = r.version if r.from_state == DIRTY else ""  # its policy is not pinned: somebody may adopt it
+            return pod_writes.delete_pod(self.hand, self.hand.key.namespace, r.name, uid=r.uid, version=version)
 
         for r, gone in zip(group, in_parallel(self.hand, delete, group), strict=True):
             if isinstance(gone, ApiError):
@@ -515,7 +533,7 @@ class _Executor:
             self._move(answer.moves)
             freed += answer.pods
             if answer.stored is not None:
-                self._stored(uid, answer.stored)
+                self._stored(uid, answer.stored, base=answer.base)
         self.done.count("released", freed)
         if freed:
             self._tell("Normal", names.EVENT_POD_RECYCLED, f"Recycled {len(freed)} pod(s): {names_text(freed)}")
@@ -533,6 +551,9 @@ class _Executor:
             if (spec := self._current(uid, raw)) is not None
             and (owed := release.owed(spec, mine.get(uid, set()), pool=self.view.pool.name)) is not None
         ]
+
+        if todo:  # the ledger said so when the pass began; a pass that was overtaken since must not write it
+            self.hand.store.ledger(self.hand.key.namespace, self.hand.key.name).prove(self.proof)
 
         def one(item: tuple[str, tuple[str, ...]]) -> Obj | None:
             return release.finish(self.hand, self.raws[item[0]], item[1])

@@ -36,12 +36,14 @@ class Recycled:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """`moves` for the ledger, `stored` for the mirror; both empty when the sandbox must be looked at again."""
+    """`moves` for the ledger, `stored` for the mirror; both empty when the sandbox must be looked at again. `base` is the
+    version that was read and patched: it may be newer than the one that the pass decided on."""
 
     box: str
     moves: tuple[Move, ...] = ()
     stored: Obj | None = None
     pods: tuple[str, ...] = ()
+    base: str = ""
 
 
 def acknowledge(hand: Hand, proof: Proof, box_uid: str, done: Sequence[Recycled]) -> Acknowledged:
@@ -72,7 +74,7 @@ def acknowledge(hand: Hand, proof: Proof, box_uid: str, done: Sequence[Recycled]
     except NotFound:
         stored = None
     hand.step("acknowledged")
-    return Acknowledged(box, moves_of(done), stored, tuple(one.pod for one in done))
+    return Acknowledged(box, moves_of(done), stored, tuple(one.pod for one in done), raw["metadata"]["resourceVersion"])
 
 
 def moves_of(done: Sequence[Recycled]) -> tuple[Move, ...]:

@@ -59,7 +59,7 @@ def write_record(hand: Hand, obj: Obj, wanted: Wanted) -> tuple[Obj | None, bool
                 return None, False
             obj = live
             continue
-        hand.forward.put("batchsandbox", [stored], own=hand.key, versioned=True)
+        hand.forward.put("batchsandbox", [stored], own=hand.key, versioned=attempt == 0)
         return stored, True
     raise AssertionError("unreachable: the last try returns or raises")
 

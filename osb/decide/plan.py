@@ -113,10 +113,15 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """Pods of these slots died with a former Pool of the name: recorded as lost, so that the sandbox waits again."""
+    """Pods of these slots are gone and the ledger knows nothing of them: recorded as lost, so that the sandbox waits.
+
+    They died with a former Pool of the name, or, where `pods` names them (name, UID prefix), while nobody looked:
+    then each is believed only after a live read.
+    """
 
     box_uid: str
     slots: tuple[int, ...]
+    pods: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

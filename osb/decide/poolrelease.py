@@ -63,6 +63,7 @@ def returns(view: PoolView, found: Sorted, *, dirty_budget: int) -> Returns:
         _acknowledge(view, out, box, mine=mine)
         if not mine:
             _former(view, out, box)
+        _vanished(view, out, box, mine=mine)
     return out
 
 
@@ -75,6 +76,30 @@ def _former(view: PoolView, out: Returns, box: BoxSpec) -> None:
     if lost:
         out.actions.append(Lose(box.uid, lost))
         out.reasons.append(f"sandbox {box.name} lost {len(lost)} pods with the former pool of this name")
+
+
+def _vanished(view: PoolView, out: Returns, box: BoxSpec, *, mine: dict[str, LedgerEntry]) -> None:
+    """Recorded pods that neither the cluster nor the ledger has: lost while the ledger was lost, or the pass that
+    noticed it died before it could record it.
+    """
+    pool, uid = claims.effective_pool(box)
+    if not view.mirror_fresh or pool != view.pool.name or uid not in ("", view.pool.uid):
+        return
+    if box.deleting is not None or box.record_error is not None or box.detaching:
+        return
+    lost = {
+        slot: (name, prefix)
+        for slot, (name, prefix) in claims.slots(box).items()
+        if slot < box.replicas and name not in mine and not _exists(view, name, prefix)
+    }
+    if lost:
+        out.actions.append(Lose(box.uid, tuple(lost), tuple(lost.values())))
+        out.reasons.append(f"sandbox {box.name} lost {len(lost)} pods unnoticed")
+
+
+def _exists(view: PoolView, name: str, prefix: str) -> bool:
+    pod = view.pods.get(name)
+    return pod is not None and pod.uid.startswith(prefix)
 
 
 def _by_box(view: PoolView) -> dict[str, dict[str, LedgerEntry]]:

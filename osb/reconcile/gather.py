@@ -14,7 +14,7 @@ import orjson
 
 from osb.api import batchsandbox, claims, names
 from osb.api.batchsandbox import BoxSpec
-from osb.api.key import POOL
+from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT
 from osb.errors import NotFound
 from osb.facts import pod as pods
 from osb.facts.pod import PodFact
@@ -24,7 +24,7 @@ from osb.store.mirror import MirrorEntry, Reading
 Obj = dict[str, Any]
 
 STALE_MS = 140_000  # twice the watch timeout
-RESOURCES = {"poolpod": "pod", "boxpod": "pod"}
+RECONCILED = (POOL, BATCHSANDBOX, SNAPSHOT)
 LABELS = {"poolpod": names.LABEL_POOL_NAME, "boxpod": names.LABEL_BOX_NAME}
 
 
@@ -52,6 +52,14 @@ def live(p: Pass, kind: str, namespace: str, name: str) -> Obj | None:
         return p.kube.get(kind, namespace, name)
     except NotFound:
         return None
+
+
+def refresh(p: Pass) -> None:
+    """Move the mirror forward to the pass's own object as it is; a change in it is routed as if an event had come."""
+    if p.key.kind in RECONCILED:
+        raw = live(p, p.key.kind, p.key.namespace, p.key.name)
+        if raw is not None:
+            p.forward.put(p.key.kind, [raw], own=p.key)
 
 
 def read_one(p: Pass, kind: str, namespace: str, name: str) -> Obj | None:
@@ -82,15 +90,21 @@ def boxes_of_pool(p: Pass, pool: str) -> tuple[list[Box], bool]:
     return parsed(found.values()), True
 
 
-def live_boxes(p: Pass, pool: str) -> list[Box]:
-    """The same by a live list of the namespace."""
+def live_boxes(p: Pass, pool: str, *, all_claims: bool = False) -> list[Box]:
+    """The same by a live list of the namespace. `all_claims`: with all whose record may name pods of this pool though
+    poolRef says nothing of it: one that cannot be read, one that names no pool."""
     every, _ = p.kube.all("batchsandbox", p.key.namespace)
-    return [
-        box
-        for box in parsed(every)
-        if pool in (claims.effective_pool(box.spec)[0], claims.busy_pool(box.spec))
-        or (box.spec.record is not None and box.spec.record.pool_ref == pool)
-    ]
+    return [box for box in parsed(every) if _concerns(box.spec, pool) or (all_claims and _may_claim(box.spec))]
+
+
+def _concerns(box: BoxSpec, pool: str) -> bool:
+    if pool in (claims.effective_pool(box)[0], claims.busy_pool(box)):
+        return True
+    return box.record is not None and box.record.pool_ref == pool
+
+
+def _may_claim(box: BoxSpec) -> bool:
+    return box.record_error is not None or (box.record is not None and not box.record.pool_ref)
 
 
 def pods_of(p: Pass, kind: str, owner_uid: str) -> tuple[list[PodFact], bool]:

@@ -54,7 +54,7 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     former = ledger.begin_rebuild(proof, epoch)
     p.step("rebuild-begun")
     pods = {pod.name: pod for pod in gather.live_pods(p, "poolpod", pool.uid)}
-    boxes = _touched(p, [box.spec for box in gather.live_boxes(p, pool.name)], pool, epoch)
+    boxes = _touched(p, [box.spec for box in gather.live_boxes(p, pool.name, all_claims=True)], pool, epoch)
     found = claims_on(pods, boxes, pool)
     trusted = _trusted(p, former, pool)
     entries = {

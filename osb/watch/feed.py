@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,13 +43,15 @@ class Source:
 @dataclass(slots=True)
 class Stream:
     """The loop of one kind. `synced` is set after the first finished list; `beat` is the monotonic time of the last
-    sign of life; `again` asks for a relist."""
+    sign of life; `again` asks for a relist. `allowed` is False while another controller holds the installation's Lease:
+    then nothing is read or enqueued, and the stream begins with a list when it may again."""
 
     source: Source
     kube: Kube
     store: Store
     forward: Forwarder
     stop: threading.Event
+    allowed: Callable[[], bool] = lambda: True
     namespaces: tuple[str, ...] = ()
     relist_seconds: float = 600.0
     synced: threading.Event = field(default_factory=threading.Event)
@@ -62,6 +64,10 @@ class Stream:
         pause = 0.2
         while not self.stop.is_set():
             try:
+                if not self.allowed():
+                    self.beat = time.monotonic()
+                    self.stop.wait(1.0)
+                    continue
                 self.relist()
                 pause = 0.2
                 self.follow()
@@ -123,6 +129,8 @@ class Stream:
                 self.source.resource, namespace, labels=self.source.labels, version=version, stop=halt
             ):
                 self._stalled()
+                if not self.allowed():
+                    return
                 self._feed(batch)
                 version = str(batch[-1].obj["metadata"]["resourceVersion"])
                 if halt.is_set() or time.monotonic() > due:

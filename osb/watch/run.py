@@ -35,6 +35,8 @@ SOURCES = (
     Source("job", "job", labels=names.LABEL_SNAPSHOT_NAME),
 )
 
+LEASE_LOOK_SECONDS = 1.0
+
 EXIT_AFTER = 120.0
 """A stream without any sign of life for this long ends the process; its supervisor starts it anew."""
 
@@ -50,6 +52,7 @@ class Watcher:
     kube: Kube | None = None
     store: Store | None = None
     installation: Installation | None = None
+    _ours: tuple[float, bool] = (-LEASE_LOOK_SECONDS, False)
 
     def start(self) -> None:
         """Connect, take or watch the Lease, start one thread per kind."""
@@ -59,11 +62,11 @@ class Watcher:
         forward = Forwarder(self.store)
         for source in SOURCES:
             stream = Stream(
-                source, self.kube, self.store, forward, self.stop,
+                source, self.kube, self.store, forward, self.stop, allowed=self._allowed,
                 namespaces=self.settings.namespaces, relist_seconds=float(self.settings.resync_seconds),
             )  # fmt: skip
             self.streams.append(stream)
-            self._thread(f"watch-{source.kind}", lambda stream=stream: self._run(stream))
+            self._thread(f"watch-{source.kind}", stream.run)
         self._thread("watch-guard", self._guard)
 
     def _thread(self, name: str, target: object) -> None:
@@ -71,17 +74,17 @@ class Watcher:
         self.threads.append(thread)
         thread.start()
 
-    def _run(self, stream: Stream) -> None:
-        while not self.stop.is_set():
-            if not self._allowed():
-                stream.beat = time.monotonic()
-                self.stop.wait(1.0)
-                continue
-            stream.run()
-
     def _allowed(self) -> bool:
+        """Whether this installation acts; asked before each list and each batch, so the answer is kept for a second."""
         assert self.installation is not None
-        return self.installation.ours()
+        asked, answer = self._ours
+        if time.monotonic() - asked > LEASE_LOOK_SECONDS:
+            try:
+                answer = self.installation.ours()
+            except StoreDown as down:
+                log.info("the Lease's copy cannot be read, going on as before", error=str(down))
+            self._ours = (time.monotonic(), answer)
+        return answer
 
     def _guard(self) -> None:
         """Every 2 s: renew the Lease when beat is silent, look for a lost mirror, leave when a stream is stuck."""
