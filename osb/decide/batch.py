@@ -9,6 +9,7 @@ one in the same plan builds on the answer of an earlier one. Rules: spec/batchsa
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 from osb.api import claims, names
@@ -16,7 +17,7 @@ from osb.decide import boxevents, boxslots, claim, pause, resuming
 from osb.decide.batchpods import PodWork, pod_work
 from osb.decide.boxevents import BOX
 from osb.decide.expire import Expiry, expiry
-from osb.decide.moves import STEP, Move
+from osb.decide.moves import SOON, STEP, Move
 from osb.decide.plan import (
     Action,
     AssignPool,
@@ -45,6 +46,7 @@ def plan(view: BatchView) -> Plan:
     move = _move(view)
     work = _pods(view, move)
     before = _finalizer(view, move)
+    view = _as_patched(view, work)
     change = _change(move.change, work)
     status = box_status(view, change)
     actions = (
@@ -57,11 +59,13 @@ def plan(view: BatchView) -> Plan:
         *boxevents.transitions(view, status),
     )
     hold = _first_look(view, move)
+    # A phase that a pause or a resume is bound to is a step: our own write wakes nobody, and more may follow from it.
+    turned = SOON if spec.pause is not None and status["phase"] != spec.phase else None
     return Plan(
         actions=actions,
         status=None if hold is not None else status,
         reasons=(*move.reasons, *work.reasons, *((due.doubt,) if due.doubt else ())),
-        again=_soonest(hold, move.again, work.again, *_timers(view, due)),
+        again=_soonest(hold, turned, move.again, work.again, *_timers(view, due)),
     )
 
 
@@ -119,6 +123,12 @@ def _pods(view: BatchView, move: Move) -> PodWork:
     if view.spec.phase == names.RESUMING and not resuming.applied(view):
         work.actions = [action for action in work.actions if isinstance(action, DeletePod)]
     return work
+
+
+def _as_patched(view: BatchView, work: PodWork) -> BatchView:
+    """What is shown is shown of the record that this plan writes: its own patch is no event that would bring another
+    pass."""
+    return view if work.record is None else replace(view, spec=replace(view.spec, record=work.record))
 
 
 def _finalizer(view: BatchView, move: Move) -> tuple[Action, ...]:

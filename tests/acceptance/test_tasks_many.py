@@ -12,6 +12,7 @@ from tests.acceptance.test_tasks import counts, fake, task
 from tests.doubles.cluster import Obj, Space, note, ready, record, template
 from tests.doubles.controller import Controller
 from tests.doubles.executors import MARK, Executors, executors
+from tests.doubles.kubelet import play_kubelet
 
 TASKS = 100
 REAL = 16  # executors that are processes of their own; the others share one thread
@@ -97,14 +98,14 @@ def test_an_address_used_again_by_another_sandboxs_pod_gets_nothing_meant_for_th
     try:
         address = "127.31.255.1"
         space.box("first", 1, pool=None, template=own_node, taskTemplate=task(fake()))
-        _run(space, "first-0", address)
+        play_kubelet(space, "first-0", address)
         space.until_box("first", lambda b: counts(b)[0] == 1)
         # When the first pod goes and the second sandbox's pod gets its address
         space.box("second", 1, pool=None, template=own_node, taskTemplate=task(fake()))
         space.until("its pod", lambda: space.get("pod", "second-0"))
         space.delete("batchsandbox", "first")
         space.delete("pod", "first-0", grace=0)
-        _run(space, "second-0", address)
+        play_kubelet(space, "second-0", address)
         # Then the first sandbox ends without a word to that address
         space.gone("batchsandbox", "first", seconds=10)
         space.until_box("second", lambda b: counts(b)[0] == 1)
@@ -122,18 +123,3 @@ def test_an_address_used_again_by_another_sandboxs_pod_gets_nothing_meant_for_th
 
 def _leaving(space: Space) -> bool:
     return all(p["metadata"].get("deletionTimestamp") for p in space.all("pod"))
-
-
-def _run(space: Space, pod: str, address: str) -> None:
-    """What a kubelet would write."""
-    space.until(f"pod {pod}", lambda: space.get("pod", pod))
-    status = {
-        "phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "hostIP": "127.0.0.1",
-        "conditions": [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady", "PodScheduled")],
-        "containerStatuses": [
-            {"name": "main", "image": "img:1", "imageID": "", "ready": True, "restartCount": 0,
-             "containerID": "containerd://1", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
-        ],
-    }  # fmt: skip
-    version = {"resourceVersion": space.live("pod", pod)["metadata"]["resourceVersion"]}
-    space.kube.patch("pod", space.name, pod, {"metadata": version, "status": status}, sub="status")

@@ -47,6 +47,14 @@ def test_a_resume_starts_a_pod_from_the_saved_images_by_digest() -> None:
     assert world.snapshot.deleting
 
 
+def test_the_end_of_a_resume_is_looked_at_again_soon_because_its_own_write_wakes_nobody() -> None:
+    world = resumed(pause(running()))
+    world.ready(main_image=world.bodies["box-0"]["spec"]["containers"][0]["image"])
+    plan = world.run()
+    assert world.phase == "Succeed"
+    assert plan.again is not None and plan.again <= 1  # the snapshot is still there, and a new wish may be
+
+
 def test_images_of_the_snapshot_win_over_shard_patches() -> None:
     patch = {"spec": {"containers": [{"name": "main", "image": "original"}]}}
     world = resumed(pause(running(shardPatches=[patch])))

@@ -255,6 +255,9 @@ class Space:
     def until_pod(self, name: str, check: Callable[[Obj], Any], *, seconds: float = WAIT) -> Obj:
         return self._until_one("pod", name, check, seconds=seconds)
 
+    def until_snapshot(self, name: str, check: Callable[[Obj], Any], *, seconds: float = WAIT) -> Obj:
+        return self._until_one("snapshot", name, check, seconds=seconds)
+
     def _until_one(self, kind: str, name: str, check: Callable[[Obj], Any], *, seconds: float) -> Obj:
         def look() -> Obj | None:
             obj = self.get(kind, name)
