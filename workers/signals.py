@@ -35,23 +35,25 @@ def _ready(sender: Any = None, **_: Any) -> None:
 
 
 def _heartbeat(consumer: Any, path: Path) -> None:
-    """Touch the liveness file from the consumer's own event loop, so that a frozen loop is seen (pitfalls 40)."""
+    """Keep the liveness file fresh through the consumer's own event loop, so that a frozen loop is seen (pitfalls 40).
+
+    While the broker is away there is no loop to ask: the process waits in its reconnect, and a restart would not help.
+    """
 
     def touch() -> None:
         with contextlib.suppress(OSError):
             path.touch()
 
-    touch()
-    hub = getattr(consumer, "hub", None) or getattr(getattr(consumer, "controller", None), "hub", None)
-    if hub is not None:
-        hub.call_repeatedly(HEARTBEAT_SECONDS, touch)
-        return
-
     def loop() -> None:
         while True:
-            touch()
+            hub = getattr(consumer, "hub", None)
+            if hub is None or consumer.connection is None:
+                touch()
+            else:
+                hub.call_soon(touch)
             time.sleep(HEARTBEAT_SECONDS)
 
+    touch()
     threading.Thread(target=loop, name="heartbeat", daemon=True).start()
 
 
