@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from osb.api.key import Key
 from osb.config import Settings
-from osb.errors import ApiError
+from osb.errors import ApiError, OsbError
 from osb.kube.client import Kube
 from osb.kube.events import EventRecorder
 from osb.obs.deadline import bound
@@ -40,16 +40,22 @@ class Hand(Protocol):
     @property
     def writers(self) -> ThreadPoolExecutor: ...
     @property
+    def claimers(self) -> ThreadPoolExecutor: ...
+    @property
+    def meanwhile(self) -> Callable[[], None] | None: ...
+    @property
     def step(self) -> Callable[[str], None]: ...
     def check(self) -> None: ...
     def now(self) -> datetime: ...
 
 
-def in_parallel(hand: Hand, work: Callable[[T], R], items: Iterable[T]) -> list[R | ApiError]:
+def in_parallel(hand: Hand, work: Callable[[T], R], items: Iterable[T], *, urgent: bool = False) -> list[R | ApiError]:
     """`work` of every item by the process's write threads, in order; an ApiError takes its item's place.
 
     One item runs in the calling thread: a thread hop costs more than it saves. Anything but an ApiError (a lost
-    token, a passed deadline) is raised after all have ended.
+    token, a passed deadline) is raised after all have ended. `urgent` work (what a user waits for) has threads of its
+    own, so that it never queues behind refills and recycling; while other work is on its way the calling thread asks
+    `hand.meanwhile` whether something urgent came in.
     """
 
     def one(item: T) -> R | ApiError:
@@ -62,9 +68,10 @@ def in_parallel(hand: Hand, work: Callable[[T], R], items: Iterable[T]) -> list[
     todo: Sequence[T] = list(items)
     if len(todo) < 2:
         return [one(item) for item in todo]
-    futures = [hand.writers.submit(bound(one), item) for item in todo]
+    threads = hand.claimers if urgent else hand.writers
+    futures = [threads.submit(bound(one), item) for item in todo]
     results: list[R | ApiError] = []
-    failed: BaseException | None = None
+    failed = None if urgent else _meanwhile(hand, futures)
     for future in futures:
         error = future.exception()
         if error is not None:
@@ -74,3 +81,16 @@ def in_parallel(hand: Hand, work: Callable[[T], R], items: Iterable[T]) -> list[
     if failed is not None:
         raise failed
     return results
+
+
+def _meanwhile(hand: Hand, futures: Sequence[Future[Any]]) -> BaseException | None:
+    """Wait for all; after each that ends there is a moment for what is urgent. What that raised, at the end."""
+    failed: BaseException | None = None
+    for _ in as_completed(futures) if hand.meanwhile is not None else ():
+        if hand.meanwhile is None or failed is not None:
+            continue
+        try:
+            hand.meanwhile()
+        except OsbError as error:
+            failed = error
+    return failed

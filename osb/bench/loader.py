@@ -117,7 +117,7 @@ def _pair() -> tuple[Obj, Obj]:
         "observedGeneration": 1, "replicas": 1, "allocated": 1, "ready": 1, "phase": "Succeed",
         "taskRunning": 0, "taskSucceed": 0, "taskFailed": 0, "taskPending": 0, "taskUnknown": 0,
         "conditions": [{"type": "Ready", "status": "True", "reason": f"R{time.monotonic_ns()}",
-                        "lastTransitionTime": now, "message": ""}],
+                        "lastTransitionTime": now, "message": "measured"}],
     }  # fmt: skip
     return {"metadata": {"annotations": notes}}, {"status": status}
 

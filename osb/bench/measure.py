@@ -15,8 +15,8 @@ from osb.bench.goals import Result
 from osb.bench.numbers import Spread
 from osb.bench.plan import Plan
 from osb.bench.rig import SPACE, Rig
-from osb.bench.usage import cpu_between, load_average
-from osb.errors import ConfigError
+from osb.bench.usage import api_calls, cpu_between, load_average
+from osb.errors import ApiError, ConfigError
 
 WARM = "warm"
 REST = 5.0  # seconds after mass deletes: the API server's garbage collector works on
@@ -79,6 +79,19 @@ class Bench:
 
     def add(self, key: str, value: float, *, note: str = "", **beside: Any) -> None:
         self.results.append(Result(key, value, beside, note, load_average()))
+
+    @contextmanager
+    def calls(self, into: dict[str, float]) -> Iterator[None]:
+        """API calls of everybody by verb and kind of what happens inside, where the server tells (a real one does)."""
+        before = self._calls()
+        yield
+        into.update({name: n for name, total in self._calls().items() if (n := total - before.get(name, 0.0)) > 0})
+
+    def _calls(self) -> dict[str, float]:
+        try:
+            return api_calls(self.rig.kube.raw("/metrics").decode())
+        except ApiError:
+            return {}
 
     @contextmanager
     def cpu(self, into: dict[str, float]) -> Iterator[None]:

@@ -26,16 +26,19 @@ def waiting(bench: Bench) -> None:
     bench.rig.load(do="create", namespace=BARE, names=plain, replicas=0)
     bare, ours = [], []
     cpu: dict[str, float] = {}
+    bare_cpu: dict[str, float] = {}
+    calls: dict[str, float] = {}
     for _ in range(bench.plan.waiting_rounds):
         bench.warm()
-        bare.append(_bare(bench, plain))
-        ours.append(_ours(bench, count, cpu))
+        with bench.cpu(bare_cpu):
+            bare.append(_bare(bench, plain))
+        ours.append(_ours(bench, count, cpu, calls))
     bench.rig.load(do="delete", namespace=BARE, names=plain)
     rate, limit = median(ours), median(bare)
-    each = {name: round(seconds / count * 1000, 2) for name, seconds in cpu.items()}
     bench.add(
         "waiting", 100 * rate / limit, sandboxes=count, ours_per_s=_whole(ours), bare_pairs_per_s=_whole(bare),
-        cpu_ms_each=each,
+        cpu_ms_each=_each(cpu, count), bare_cpu_ms_each=_each(bare_cpu, count),
+        api_calls={name: round(n) for name, n in calls.items() if n > count / 100},
     )  # fmt: skip
 
 
@@ -46,12 +49,12 @@ def _bare(bench: Bench, plain: Sequence[str]) -> float:
     return _rate(answer["calls"])
 
 
-def _ours(bench: Bench, count: int, cpu: dict[str, float]) -> float:
+def _ours(bench: Bench, count: int, cpu: dict[str, float], calls: dict[str, float]) -> float:
     boxes = bench.names("m", count)
     _hold(bench, "true")
     bench.create(boxes)
     _until_quiet(bench, boxes)
-    with bench.cpu(cpu):
+    with bench.calls(calls), bench.cpu(cpu):
         start = time.monotonic_ns()
         _hold(bench, None)
         done = bench.rig.observer.finished(boxes, seconds=120)
@@ -61,6 +64,11 @@ def _ours(bench: Bench, count: int, cpu: dict[str, float]) -> float:
     rate = count / ((max(max(one.delivered, one.status) for one in seen) - start) / 1e9)
     bench.drop(boxes)
     return rate
+
+
+def _each(cpu: dict[str, float], count: int) -> dict[str, float]:
+    """CPU milliseconds per sandbox, of the last round."""
+    return {name: round(seconds / count * 1000, 2) for name, seconds in cpu.items() if seconds / count > 1e-5}
 
 
 def _hold(bench: Bench, value: str | None) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psutil
+
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 BUSY = 0.6  # a load average above this share of the cores before a measurement: others take part
 
@@ -39,6 +42,20 @@ class Processes:
 def cpu_between(before: Mapping[str, Used], after: Mapping[str, Used]) -> dict[str, float]:
     """CPU seconds by process."""
     return {name: used.cpu - before[name].cpu for name, used in after.items() if name in before}
+
+
+def api_calls(metrics: str) -> dict[str, float]:
+    """Calls so far by "VERB resource/subresource", of an API server's /metrics text (1.17 and later)."""
+    found: dict[str, float] = {}
+    for line in metrics.splitlines():
+        if not line.startswith("apiserver_request_total{"):
+            continue
+        labels, _, value = line.removeprefix("apiserver_request_total{").rpartition("} ")
+        pairs = dict(_LABEL.findall(labels))
+        sub = f"/{pairs['subresource']}" if pairs.get("subresource") else ""
+        name = f"{pairs.get('verb', '?')} {pairs.get('resource') or 'other'}{sub}"
+        found[name] = found.get(name, 0.0) + float(value)
+    return found
 
 
 def load_average() -> float:

@@ -19,7 +19,7 @@ from osb.errors import ApiError, Conflict, DeadlinePassed, Fenced, OsbError, Sto
 from osb.obs import trace
 from osb.obs.deadline import Deadline
 from osb.obs.log import get_logger
-from osb.reconcile import batchsandbox, pool, quarantine, recycle, report, snapshot, tasks
+from osb.reconcile import batchsandbox, gather, pool, quarantine, recycle, report, snapshot, tasks
 from osb.reconcile.contract import After, Done, Outcome, Part, Retry, Stop
 from osb.reconcile.world import Halted, Pass, World
 from osb.store.queue import How
@@ -47,20 +47,24 @@ def handle(world: World, key: Key, *, reason: str = "", hand: bool = False, task
         return "stopping"
     said: list[str] = []
     started = time.monotonic()
-    for _ in range(MAX_PASSES):
-        state, summary, again = _once(world, key, reason=reason, hand=hand, task_id=task_id)
+    for number in range(MAX_PASSES):
+        staying = number < MAX_PASSES - 1 and time.monotonic() - started < MAX_SECONDS and not world.stop.is_set()
+        state, summary, again = _once(world, key, reason=reason, hand=hand, task_id=task_id, staying=staying)
         if state != "run":
             return "; ".join(said) or state
         if summary and (not said or said[-1] != summary):
             said.append(summary)
-        if not again or world.stop.is_set() or time.monotonic() - started > MAX_SECONDS:
+        if not again or not staying:
             break
         hand = False
     return "; ".join(said[-6:])
 
 
-def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> tuple[str, str, bool]:
-    """One pass: begin, recipe, end. Returns the begin state, the summary and whether the key is dirty again."""
+def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str, staying: bool) -> tuple[str, str, bool]:
+    """One pass: begin, recipe, end. Returns the begin state, the summary and whether the key is dirty again.
+
+    `staying`: the caller goes on when it is, so no wake-up has to travel through the broker for that.
+    """
     token = uuid.uuid4().hex
     sent = time.monotonic()
     try:
@@ -87,7 +91,7 @@ def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> t
             outcome = _outcome(one)
     finally:
         world.keeper.drop(lease)
-    again = _end(one, outcome)
+    again = _end(one, outcome, staying=staying)
     if trace.on:
         trace.mark("end", key.text, f"{token[:8]} {type(outcome).__name__}")
     _report(one, outcome, time.monotonic() - started)
@@ -97,11 +101,13 @@ def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> t
 def _outcome(one: Pass) -> Outcome:
     """Run the recipe; every failure becomes an outcome."""
     try:
+        if one.world.stop.is_set():
+            return After(seconds=0.0, summary="stopping, handed back")
         if one.world.halted():
             return After(seconds=5.0, summary="another controller holds the Lease")
         return RECIPES[one.key.kind](one)
     except Conflict as conflict:
-        return After(seconds=CONFLICT_WAIT, summary=f"conflict, again: {conflict}", progress=True)
+        return _behind(one, conflict)
     except Halted as halted:
         return After(seconds=5.0, summary=str(halted))
     except Fenced as fenced:
@@ -123,7 +129,16 @@ def _outcome(one: Pass) -> Outcome:
         return Retry(cause=repr(error), summary=f"crashed: {error!r:.160}")
 
 
-def _end(one: Pass, outcome: Outcome) -> bool:
+def _behind(one: Pass, conflict: Conflict) -> Outcome:
+    """The facts were older than the object: the next pass gets it as it is now, however late its event comes."""
+    try:
+        gather.refresh(one)
+    except (ApiError, StoreDown) as error:
+        log.info("facts could not be refreshed after a conflict", key=one.key.text, error=str(error))
+    return After(seconds=CONFLICT_WAIT, summary=f"conflict, again: {conflict}")
+
+
+def _end(one: Pass, outcome: Outcome, *, staying: bool) -> bool:
     """Give the key back with its outcome; True when it is dirty again."""
     words: dict[type[Outcome], How] = {
         Done: "done",
@@ -135,7 +150,7 @@ def _end(one: Pass, outcome: Outcome) -> bool:
     seconds = getattr(outcome, "seconds", 0.0)
     try:
         ended = one.store.queue.end(
-            one.key, one.token, words[type(outcome)], seconds=seconds, progress=outcome.progress
+            one.key, one.token, words[type(outcome)], seconds=seconds, progress=outcome.progress, staying=staying
         )
     except StoreDown as down:
         log.warning("the end of a pass was not recorded; its lease will run out", key=one.key.text, error=str(down))

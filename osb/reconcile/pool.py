@@ -7,6 +7,7 @@ carry it out, and writes the status last. A full pass follows a fast one after a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from osb.api import names
@@ -19,7 +20,7 @@ from osb.facts.adds import Add
 from osb.obs.log import get_logger
 from osb.reconcile import gather, poolpass, rebuild, serve
 from osb.reconcile.contract import After, Done, Outcome, Part
-from osb.reconcile.poolload import Load, load
+from osb.reconcile.poolload import Load, load, newcomers
 from osb.reconcile.world import Pass
 from osb.store.ledger_types import RESV, Proof
 
@@ -52,7 +53,10 @@ def reconcile(p: Pass) -> Outcome:
         now = load(p)
         if now.pool is None:
             return _gone(p)
-    served = serve.serve(p, proof, now.stock()) if now.waiters else serve.Served()
+    more = partial(newcomers, p)
+    served = serve.serve(p, proof, now.stock(), more=more) if now.waiters else serve.Served()
+    if served.settled and now.line > len(now.waiters):
+        p.store.queue.add([Add(key=p.key, reason="the line is longer than one pass serves")])
     if not p.deep and not _grow_now(now, served):
         return _fast_outcome(p, now, served)
     p.deep = True

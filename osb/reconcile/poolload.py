@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -67,6 +67,21 @@ def load(p: Pass) -> Load:
         raw, pool, hot.ledger.ready and hot.ledger.uid == pool.uid, waiters, _stock(p, hot, waiters), hot.counts,
         hot.line, p.store.mirror.count("batchsandbox", "busy", p.key.member), hot.stock, hot.ledger.epoch,
     )  # fmt: skip
+
+
+def newcomers(p: Pass, known: Collection[str]) -> Stock | None:
+    """A stock for the sandboxes that joined the line since `known` was looked at; None when there are none, and when a
+    pass has had its fill (its ledger script must stay short)."""
+    if len(known) >= p.settings.serve_batch:
+        return None
+    line = hotpath.line(p.store, p.key, limit=p.settings.serve_batch)
+    if all(member.rpartition("/")[2] in known for member in line):
+        return None
+    now = load(p)
+    fresh = [box for box in now.waiters if box.spec.name not in known]
+    if now.pool is None or now.pool.deleting is not None or not now.ready or not fresh:
+        return None
+    return replace(now.stock(), waiters=fresh)
 
 
 def _stock(p: Pass, hot: HotLoad, waiters: list[Box]) -> list[PodFact]:

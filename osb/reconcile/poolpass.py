@@ -8,10 +8,11 @@ pool serves or that holds one of its pods. Next: `osb.decide.pool`, then `osb.ap
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from osb.api import batchsandbox, claims
+from osb.api.key import BATCHSANDBOX, Key
 from osb.apply import poolplan
 from osb.apply.allocation import Claim, Settled, settle
 from osb.apply.hand import in_parallel
@@ -23,11 +24,12 @@ from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
 from osb.facts.poolview import NodeFact, PoolView, WaitingBox
 from osb.obs.log import get_logger
-from osb.reconcile import gather, memory, rebuild, waiters
+from osb.reconcile import deliver, gather, memory, rebuild, waiters
+from osb.reconcile.beside import beside
 from osb.reconcile.contract import After, Done, Outcome
 from osb.reconcile.gather import Box
 from osb.reconcile.poolload import Load, revision_of
-from osb.reconcile.serve import Served, conclude
+from osb.reconcile.serve import Served
 from osb.reconcile.world import Pass
 from osb.store.ledger_types import Move, Proof
 
@@ -35,6 +37,7 @@ log = get_logger("reconcile")
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 NAME_HEAD = 57
+LATE_AGAIN = 0.25  # seconds: the Pool's status does not count what was served beside this pass
 
 
 def pod_names(pool: str) -> Iterator[str]:
@@ -62,7 +65,9 @@ def settle_leftovers(p: Pass, proof: Proof, now: Load) -> None:
         return _settle_box(p, proof, box=box, uid=uid, entries=entries, pool_uid=proof.pool_uid)
 
     results = in_parallel(p, one, by_box.items())
-    conclude(p, proof, [r for r in results if isinstance(r, Settled)])
+    settled = [r for r in results if isinstance(r, Settled)]
+    deliver.settle(p, proof, settled)
+    deliver.conclude(p, settled)
     moves = [move for r in results if isinstance(r, list) for move in r]
     if moves:
         ledger.move(proof, moves)
@@ -109,23 +114,39 @@ def _move(what: str, name: str, entry: LedgerEntry, *, to: str = "", policy: str
 def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     """Gather everything, decide, apply, write the status last; best effort at every step (spec/pool.md 5.2)."""
     assert now.pool is not None and now.raw is not None
-    left = rebuild.adopt(p, proof)
-    view, boxes = _view(p, now)
-    plan = decision.plan(view)
-    p.step("pool-planned")
-    raws = {uid: box.raw for uid, box in boxes.items()}
-    done = poolplan.pool_plan(p, proof, view, plan, raws=raws, pool=now.raw)
+    with beside(p, proof, now) as late:
+        left = rebuild.adopt(p, proof)
+        view, boxes = _view(p, now)
+        late()
+        plan = decision.plan(view)
+        late()
+        p.step("pool-planned")
+        raws = {uid: box.raw for uid, box in boxes.items()}
+        done = poolplan.pool_plan(p, proof, view, plan, raws=raws, pool=now.raw)
+    served.late(late.served)
+    if any(one.settled for one in late.served):
+        done.retry(LATE_AGAIN)
+    _unshown(p, boxes)
     memory.remember(p, now.pool.uid, done.memory)
     if left:
         done.retry(0.05)
     status_again = _write_status(p, now, plan.status)
-    waiters.tell(p, now, served)
+    untold = waiters.tell(p, now, served)
     said = _summary(served, done, plan.reasons)
-    waits = [w for w in (plan.again, done.again, status_again, served.again) if w is not None]
+    waits = [w for w in (plan.again, done.again, status_again, served.again, untold) if w is not None]
     _journal(p, plan.reasons, done)
     if waits:
         return After(seconds=max(0.05, min(waits)), summary=said, progress=done.writes > 0 or bool(served.settled))
     return Done(summary=said, progress=done.writes > 0 or bool(served.settled))
+
+
+def _unshown(p: Pass, boxes: Mapping[str, Box]) -> None:
+    """A pass that was killed between a claim and its status left a sandbox that has pods and does not say so."""
+    p.store.queue.add(
+        Add(key=Key(BATCHSANDBOX, box.spec.namespace, box.spec.name), reason="its pods are recorded, its status is not")
+        for box in boxes.values()
+        if not box.spec.status.get("allocated") and box.spec.deleting is None and claims.claims(box.spec)
+    )
 
 
 def look(p: Pass, now: Load) -> PoolView:
@@ -195,7 +216,7 @@ def _write_status(p: Pass, now: Load, status: Any) -> float | None:
                 return None
             continue
         if wrote:
-            p.forward.put("pool", [stored], own=p.key, versioned=True)
+            p.forward.put("pool", [stored], own=p.key, versioned=raw is now.raw)
         return None
     return 1.0
 

@@ -14,7 +14,7 @@ from osb.apply.status import write_status
 from osb.decide.pause import acknowledged
 from osb.decide.status import allocation_deadline, box_status
 from osb.decide.waittext import waiting_message
-from osb.errors import ApiError
+from osb.errors import ApiError, Conflict, NotFound
 from osb.facts.adds import Add
 from osb.facts.boxview import Waiting
 from osb.reconcile import boxview
@@ -24,10 +24,11 @@ from osb.reconcile.serve import Served
 from osb.reconcile.world import Pass
 
 REFRESH_SECONDS = 10.0  # how often moved positions alone may be written
+SOON, LATER = 0.1, 5.0  # seconds until a write is made again: the mirror was behind, the server refused
 
 
-def tell(p: Pass, now: Load, served: Served) -> None:
-    """Write what is news; a refused write is left to the event that caused the refusal."""
+def tell(p: Pass, now: Load, served: Served) -> float | None:
+    """Write what is news. Seconds until a refused write must be made again, None when all is told."""
     dealt = served.dealt
     waiters = {box.spec.uid: box for box in now.waiters}
     for one in served.settled:  # those that got a part of what they miss look different now
@@ -37,12 +38,15 @@ def tell(p: Pass, now: Load, served: Served) -> None:
     p.store.queue.add(Add(key=Key(BATCHSANDBOX, b.namespace, b.name), reason="allocation timeout") for b in late)
     short = [(waiters[uid], waiting) for uid, waiting in dealt.waiting.items() if uid in waiters]
     if not short:
-        return
+        return None
     refresh = p.store.duty.hold(f"positions:{p.key.member}", p.token, REFRESH_SECONDS)
     news = [(box, _fresh(waiting, refresh)) for box, waiting in short if _is_news(box, _fresh(waiting, refresh))]
-    stored = [one for one in in_parallel(p, lambda item: _write(p, *item), news) if isinstance(one, dict)]
+    results = in_parallel(p, lambda item: _write(p, *item), news)
+    stored = [one for one in results if isinstance(one, dict)]
     if stored:
         p.forward.put("batchsandbox", stored, own=p.key, versioned=True)
+    refused = [one for one in results if isinstance(one, ApiError) and not isinstance(one, NotFound)]
+    return (SOON if any(isinstance(one, Conflict) for one in refused) else LATER) if refused else None
 
 
 def _fresh(waiting: Waiting, refresh: bool) -> Waiting:
@@ -65,7 +69,7 @@ def _is_news(box: Box, waiting: Waiting) -> bool:
 
 
 def _write(p: Pass, box: Box, waiting: Waiting) -> Obj | None:
-    """One waiter's whole status; None when nothing differs or the server refused (an event follows)."""
+    """One waiter's whole status; None when nothing differs. Raises what the server answers."""
     if not claims.wants(box.spec):
         return None
     view = boxview.build(p, box.raw, waiting=waiting)
@@ -73,8 +77,5 @@ def _write(p: Pass, box: Box, waiting: Waiting) -> Obj | None:
     if left is not None:
         p.store.queue.add([Add(key=Key(BATCHSANDBOX, p.key.namespace, box.spec.name), after=max(left, 0.0),
                                reason="allocation timeout")])  # fmt: skip
-    try:
-        stored, wrote = write_status(p, "batchsandbox", box.raw, box_status(view, acknowledged(view)))
-    except ApiError:
-        return None
+    stored, wrote = write_status(p, "batchsandbox", box.raw, box_status(view, acknowledged(view)))
     return stored if wrote else None

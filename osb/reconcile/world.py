@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from osb.api.key import Key
 from osb.config import Settings
 from osb.errors import Fenced, OsbError
+from osb.kube.budget import Budget
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
 from osb.kube.events import EventRecorder
@@ -30,6 +31,8 @@ from osb.store.forward import Forwarder
 from osb.store.lease import Lease, LeaseKeeper
 
 Step = Callable[[str], None]
+
+EVENTS_PER_SECOND, EVENTS_AT_ONCE = 3.0, 20  # of sandboxes that got their pods: an Event is a third write for each
 
 
 def no_step(name: str) -> None:
@@ -52,6 +55,8 @@ class World:
     keeper: LeaseKeeper
     writers: ThreadPoolExecutor
     watchdog: Watchdog
+    claimers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "claim"))
+    told: Budget = field(default_factory=lambda: Budget(EVENTS_PER_SECOND, EVENTS_AT_ONCE))
     stop: threading.Event = field(default_factory=threading.Event)
     nodes: Nodes = field(default_factory=Nodes)
     profiles: Profiles = field(default_factory=Profiles)
@@ -81,6 +86,7 @@ class World:
         self.keeper.close()
         self.events.close()
         self.writers.shutdown(wait=False, cancel_futures=True)
+        self.claimers.shutdown(wait=False, cancel_futures=True)
         self.kube.close()
         self.store.close()
 
@@ -97,6 +103,7 @@ class Pass:
     lease: Lease | None = None
     reason: str = ""
     waited_ms: int = 0
+    meanwhile: Callable[[], None] | None = None
 
     def check(self) -> None:
         """Raises when this pass must not write any more: deadline, stop flag, lost lease, foreign controller."""
@@ -131,6 +138,10 @@ class Pass:
         return self.world.writers
 
     @property
+    def claimers(self) -> ThreadPoolExecutor:
+        return self.world.claimers
+
+    @property
     def step(self) -> Step:
         return self.world.step
 
@@ -147,7 +158,7 @@ def _leave(cause: str) -> None:
 def make_world(settings: Settings, *, role: str = "worker") -> World:
     """Connect to Redis and to the API server. Opens sockets: call it after fork."""
     store = connect_store(settings.redis_url, name=role)
-    kube = connect_kube(settings, pool=settings.write_threads + 16)
+    kube = connect_kube(settings, pool=2 * settings.write_threads + 16)
     watchdog = Watchdog(_leave)
     watchdog.start()
     return World(
@@ -158,5 +169,6 @@ def make_world(settings: Settings, *, role: str = "worker") -> World:
         events=EventRecorder(kube, "batchsandbox-controller"),
         keeper=LeaseKeeper(store.queue),
         writers=ThreadPoolExecutor(settings.write_threads, thread_name_prefix="write"),
+        claimers=ThreadPoolExecutor(settings.write_threads, thread_name_prefix="claim"),
         watchdog=watchdog,
     )

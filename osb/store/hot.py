@@ -100,6 +100,13 @@ def load(store: Store, key: Key, token: str, *, waiters: int = WAITERS, pods: in
     return _load(key, loaded)
 
 
+def line(store: Store, key: Key, *, limit: int = WAITERS) -> list[str]:
+    """Members of the first waiters of a pool, in order: one cheap look whether somebody new is there."""
+    with redis_errors(f"read the line of {key}"):
+        found = store.redis.zrange(keys.index("batchsandbox", "wait", key.member), 0, limit - 1)
+    return [name.decode() for name in found]
+
+
 def more_pods(store: Store, key: Key, *, start: int, count: int) -> tuple[Stocked, ...]:
     """The stock from position `start` on, for a pass whose waiters ask for more than the load brought."""
     stocked = store.ledger(key.namespace, key.name).available(count, start=start)

@@ -125,6 +125,7 @@ class TaskHand:
         self.token = "t"
         self.store, self.kube, self.forward = world.store, world.kube, Forwarder(world.store)
         self.events, self.settings, self.writers = world.told, world.settings, world.writers
+        self.claimers, self.meanwhile = world.writers, None
         self.step, self.now = step, world.clock
 
     def check(self) -> None:
