@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from helm_python.chart import lint
 from jsonschema import Draft7Validator
 
 from osb.flags import FLAGS
@@ -115,6 +116,13 @@ def _stable(values: dict[str, Any]) -> dict[str, str]:
     """Rendered text without the random passwords."""
     random = re.compile(r"(password|url|basicAuth): [A-Za-z0-9+/=]+")
     return {path: random.sub(r"\1: random", text) for path, text in texts(values).items()}
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_helm_finds_nothing_to_say_but_that_there_is_no_icon(values: dict[str, Any]) -> None:
+    report = lint(CHART, values, strict=True, namespace="somewhere", kube_version="v1.30.0")
+    said = [message["error"] for message in report["messages"] if "icon is recommended" not in message["error"]]
+    assert (said, report["errors"] or []) == ([], [])
 
 
 def test_the_same_values_render_the_same() -> None:
