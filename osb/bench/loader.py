@@ -2,8 +2,8 @@
 
 `python -m osb.bench.loader KUBECONFIG` reads one JSON command per line and answers one JSON line: {"calls": [[name,
 ns before the call, ns after it], ...], "errors": n, "cpu": s}. Commands (`do`): `create`, `delete`, `annotate` (names,
-at given offsets in seconds or as fast as the threads go) and `bare`: the annotation and status patches of an
-allocation on sandboxes that no controller looks at.
+at given offsets in seconds or as fast as the threads go); `make`, `bare`, `unmake`: sandboxes that no controller looks
+at, and the two patches of an allocation on them.
 """
 
 from __future__ import annotations
@@ -47,9 +47,13 @@ class Loader:
     def __init__(self, kube: Kube) -> None:
         self.kube = kube
         self.errors = 0
+        self.latest: dict[str, str] = {}  # versions of the sandboxes of `bare`
 
     def run(self, command: Obj) -> Obj:
-        work = {"create": self._create, "delete": self._delete, "annotate": self._annotate, "bare": self._bare}
+        work = {
+            "create": self._create, "delete": self._delete, "annotate": self._annotate,
+            "make": self._make, "bare": self._bare, "unmake": self._unmake,
+        }  # fmt: skip
         self.errors = 0
         cpu = time.process_time()
         calls = work[command["do"]](command)
@@ -72,17 +76,38 @@ class Loader:
 
         return self._each(command, one)
 
-    def _bare(self, command: Obj) -> list[tuple[str, int, int]]:
+    def _make(self, command: Obj) -> list[tuple[str, int, int]]:
+        """Sandboxes for `bare`."""
         space = command["namespace"]
-        first, second = _pair()
 
-        def one(name: str) -> Obj:
-            answer = self.kube.patch("batchsandbox", space, name, first)
-            version = answer["metadata"]["resourceVersion"]
-            second_body = {**second, "metadata": {"resourceVersion": version}}
-            return self.kube.patch("batchsandbox", space, name, second_body, sub="status")
+        def one(name: str) -> None:
+            answer = self.kube.create("batchsandbox", space, box(space, name, replicas=0))
+            self.latest[name] = answer["metadata"]["resourceVersion"]
 
         return self._each(command, one)
+
+    def _bare(self, command: Obj) -> list[tuple[str, int, int]]:
+        """The two patches of an allocation on each, as the controller sends them."""
+        first, second = _pair()
+
+        def one(name: str) -> None:
+            self._write(command, name, first)
+            self._write(command, name, second, sub="status")
+
+        return self._each(command, one)
+
+    def _unmake(self, command: Obj) -> list[tuple[str, int, int]]:
+        def one(name: str) -> None:
+            self._write(command, name, {"metadata": {"finalizers": None}})
+            self.kube.delete("batchsandbox", command["namespace"], name)
+            del self.latest[name]
+
+        return self._each(command, one)
+
+    def _write(self, command: Obj, name: str, body: Obj, *, sub: str = "") -> None:
+        meta = {**body.get("metadata", {}), "resourceVersion": self.latest[name]}
+        answer = self.kube.patch("batchsandbox", command["namespace"], name, {**body, "metadata": meta}, sub=sub)
+        self.latest[name] = answer["metadata"]["resourceVersion"]
 
     def _each(self, command: Obj, call: Callable[[str], Any]) -> list[tuple[str, int, int]]:
         offsets: Sequence[float] = command.get("offsets") or ()
@@ -106,20 +131,23 @@ class Loader:
 
 def _pair() -> tuple[Obj, Obj]:
     """The two writes of one allocation, in the size that the controller's have."""
-    record = {"pods": ["warm-abcde"], "poolRef": "warm", "poolUID": "0" * 36, "uids": ["0" * 8], "seq": [1]}
-    notes = {
-        names.ALLOC_STATUS: orjson.dumps(record).decode(),
-        names.ENDPOINTS: '["10.0.0.1"]',
-        "bench.osb/run": str(time.monotonic_ns()),
+    record = {
+        "pods": ["warm-abcde"],
+        "poolRef": "warm",
+        "generation": 1,
+        "poolUID": "0" * 36,
+        "uids": ["0" * 8],
+        "seq": 1,
     }
+    notes = {names.ALLOC_STATUS: orjson.dumps(record).decode(), names.ENDPOINTS: '["10.0.0.1"]'}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     status = {
         "observedGeneration": 1, "replicas": 1, "allocated": 1, "ready": 1, "phase": "Succeed",
         "taskRunning": 0, "taskSucceed": 0, "taskFailed": 0, "taskPending": 0, "taskUnknown": 0,
-        "conditions": [{"type": "Ready", "status": "True", "reason": f"R{time.monotonic_ns()}",
-                        "lastTransitionTime": now, "message": "measured"}],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "PodsReady",
+                        "lastTransitionTime": now, "message": "Sandbox is running"}],
     }  # fmt: skip
-    return {"metadata": {"annotations": notes}}, {"status": status}
+    return {"metadata": {"annotations": notes, "finalizers": [names.FINALIZER_POOL]}}, {"status": status}
 
 
 def main(kubeconfig: str) -> None:

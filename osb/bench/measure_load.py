@@ -22,18 +22,14 @@ QUIET = 1.5  # seconds without a write: the held pool has said all it has to say
 def waiting(bench: Bench) -> None:
     """The pool is held while the sandboxes are made, so that all of them wait; then it is let go."""
     count = bench.plan.waiting
-    plain = bench.names("bare", count)
-    bench.rig.load(do="create", namespace=BARE, names=plain, replicas=0)
     bare, ours = [], []
     cpu: dict[str, float] = {}
     bare_cpu: dict[str, float] = {}
     calls: dict[str, float] = {}
     for _ in range(bench.plan.waiting_rounds):
         bench.warm()
-        with bench.cpu(bare_cpu):
-            bare.append(_bare(bench, plain))
+        bare.append(_bare(bench, bench.names("bare", count), bare_cpu))
         ours.append(_ours(bench, count, cpu, calls))
-    bench.rig.load(do="delete", namespace=BARE, names=plain)
     rate, limit = median(ours), median(bare)
     bench.add(
         "waiting", 100 * rate / limit, sandboxes=count, ours_per_s=_whole(ours), bare_pairs_per_s=_whole(bare),
@@ -42,8 +38,11 @@ def waiting(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def _bare(bench: Bench, plain: Sequence[str]) -> float:
-    answer = bench.rig.load(do="bare", namespace=BARE, names=list(plain), threads=8)
+def _bare(bench: Bench, plain: Sequence[str], cpu: dict[str, float]) -> float:
+    bench.rig.load(do="make", namespace=BARE, names=list(plain))
+    with bench.cpu(cpu):
+        answer = bench.rig.load(do="bare", namespace=BARE, names=list(plain), threads=8)
+    bench.rig.load(do="unmake", namespace=BARE, names=list(plain))
     if answer["errors"]:
         raise ConfigError(f"{answer['errors']} bare writes failed; see the load generator's log")
     return _rate(answer["calls"])
