@@ -106,7 +106,7 @@ def _clusters(text: str) -> list[str]:
         except ConfigError as error:
             if text:
                 raise SystemExit(str(error)) from error
-            _say(f"only the simulated cluster: {error}")
+            _quiet(f"only the simulated cluster: {error}")
             return ["sim"]
         return ["sim", "real"]
     return [text]

@@ -77,13 +77,3 @@ def poisson_times(rate: float, seconds: float, draws: Sequence[float]) -> list[f
             break
         times.append(at)
     return times
-
-
-def doubles(holders: Sequence[tuple[str, str]]) -> list[str]:
-    """Pods that more than one sandbox holds, of (pod, sandbox) pairs."""
-    owner: dict[str, str] = {}
-    twice: set[str] = set()
-    for pod, box in holders:
-        if owner.setdefault(pod, box) != box:
-            twice.add(pod)
-    return sorted(twice)
