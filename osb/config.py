@@ -50,7 +50,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     expectation_timeout: float = 30.0
     ledger_trust_restart: bool = True
     trust_unclaimed: bool = False
-    empty_managed_fields: bool = False
     max_pods: int = 0
     task_stop_timeout: float = 60.0
     executor_token: str = ""

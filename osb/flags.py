@@ -208,13 +208,6 @@ _OURS = (
         default="false",
     ),
     _flag(
-        "empty-managed-fields",
-        "empty_managed_fields",
-        "empty managedFields with the allocation patch",
-        type="bool",
-        default="false",
-    ),
-    _flag(
         "max-pods",
         "max_pods",
         "cap for the pods of all pools together; 0 = none",

@@ -393,7 +393,11 @@ class _Executor:
             elif gone:
                 self._is_recycled(r, gone=True)
 
-    def _recycle_by_delete(self, group: list[plans.Recycle]) -> None:
+    def _recycle_by_delete(self, every: list[plans.Recycle]) -> None:
+        limit = self.hand.settings.recycle_concurrency
+        group = every[:limit]
+        if len(every) > limit:
+            self.done.retry(0.05)
         ledger = self.hand.store.ledger(self.hand.key.namespace, self.hand.key.name)
 
         def delete(r: plans.Recycle) -> bool | None:

@@ -104,7 +104,7 @@ def _outcome(one: Pass) -> Outcome:
         if one.world.stop.is_set():
             return After(seconds=0.0, summary="stopping, handed back")
         if one.world.halted():
-            return After(seconds=5.0, summary="another controller holds the Lease")
+            return After(seconds=5.0, summary=one.world.halt_reason)
         return RECIPES[one.key.kind](one)
     except Conflict as conflict:
         return _behind(one, conflict)

@@ -180,9 +180,16 @@ def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:
         entries=state.entries, names=pod_names(p.key.name), since=state.todo,
         boxes={uid: box.spec for uid, box in by_uid.items()}, waiting=waiting, ledger_ready=True,
         epoch=state.meta.epoch, mirror_fresh=known and boxes_known, nodes=nodes(p),
-        memory=known_memory, room=None, expectation_timeout=p.settings.expectation_timeout,
+        memory=known_memory, room=_room(p), expectation_timeout=p.settings.expectation_timeout,
     )  # fmt: skip
     return view, by_uid
+
+
+def _room(p: Pass) -> int | None:
+    """Pods that the cap over all pools (OSB_MAX_PODS) still allows; None without a cap."""
+    if not p.settings.max_pods:
+        return None
+    return max(0, p.settings.max_pods - p.store.ledger_total())
 
 
 def nodes(p: Pass) -> dict[str, NodeFact] | None:

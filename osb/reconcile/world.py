@@ -65,7 +65,10 @@ class World:
     _halt: tuple[float, bool] = (0.0, False)
 
     def halted(self) -> bool:
-        """True while the installation's Lease is somebody else's (a copy in Redis, at most 5 s old)."""
+        """True while the operator paused writes, or the installation's Lease is somebody else's (a copy in Redis, at
+        most 5 s old)."""
+        if self.settings.dry_run:
+            return True
         if self.settings.no_lease:
             return False
         checked, halted = self._halt
@@ -73,6 +76,13 @@ class World:
             halted = self.store.duty.foreign_holder() is not None
             self._halt = (time.monotonic(), halted)
         return halted
+
+    @property
+    def halt_reason(self) -> str:
+        """Why nothing is written, in words."""
+        if self.settings.dry_run:
+            return "writes are paused (OSB_DRY_RUN): the cluster is watched, nothing is changed"
+        return "another controller holds the installation's Lease"
 
     def halt(self) -> None:
         """Take nothing more; running passes end at their next check and hand their key back."""
@@ -111,7 +121,7 @@ class Pass:
         if self.lease is not None and not self.lease.fresh():
             raise Fenced(f"the lease of {self.key} was lost or could not be renewed")
         if self.world.halted():
-            raise Halted("another controller holds the installation's Lease")
+            raise Halted(self.world.halt_reason)
 
     @property
     def store(self) -> Store:
@@ -168,7 +178,9 @@ def make_world(settings: Settings, *, role: str = "worker") -> World:
         forward=Forwarder(store),
         events=EventRecorder(kube, "batchsandbox-controller"),
         keeper=LeaseKeeper(store.queue),
-        writers=ThreadPoolExecutor(settings.write_threads, thread_name_prefix="write"),
+        writers=ThreadPoolExecutor(
+            min(settings.write_threads, settings.alloc_concurrency), thread_name_prefix="write"
+        ),
         claimers=ThreadPoolExecutor(settings.write_threads, thread_name_prefix="claim"),
         watchdog=watchdog,
     )

@@ -15,9 +15,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from osb.store import keys
 from osb.store.checks import Finding, check
 from osb.store.queue import WorkQueue
-from osb.store.scripts import Scripts
+from osb.store.scripts import Scripts, redis_errors
 
 if TYPE_CHECKING:
     from osb.store.duty import Duty
@@ -81,6 +82,15 @@ class Store:
         from osb.store.memory import Memories
 
         return Memories(self.redis)
+
+    def ledger_total(self) -> int:
+        """Pods of all pools together, by their ledgers."""
+        with redis_errors("count the pods of all pools"):
+            members = [member.decode() for member in self.redis.smembers(keys.LEDGERS)]
+            pipe = self.redis.pipeline(transaction=False)
+            for member in members:
+                pipe.hlen(keys.ledger(member, "pods"))
+            return sum(int(size) for size in pipe.execute()) if members else 0
 
     def close(self) -> None:
         self.redis.close()

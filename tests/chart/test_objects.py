@@ -112,7 +112,7 @@ def test_every_process_understands_its_environment(name: str) -> None:
     assert settings.warnings == ()
     assert settings.identity == f"osb_{NAMESPACE}/rel"
     assert settings.lease_home == NAMESPACE
-    assert settings.expectation_timeout == 60.0 and settings.empty_managed_fields
+    assert settings.expectation_timeout == 60.0 and settings.trust_unclaimed
     assert settings.snapshot_registry == "reg.test/x" and settings.task_events
     assert settings.metrics_port == 8080
 

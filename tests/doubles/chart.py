@@ -27,7 +27,7 @@ EVERYTHING: Values = {
         "egress": [{"ports": [{"port": 8}]}],
     },
     "pdb": {"enabled": True},
-    "extraArgs": ["--expectation-timeout=1m", "--empty-managed-fields"],
+    "extraArgs": ["--expectation-timeout=1m", "--trust-unclaimed"],
     "extraEnv": [{"name": "MORE", "value": "yes"}],
     "extraVolumes": [{"name": "more", "emptyDir": {}}],
     "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
