@@ -12,7 +12,7 @@ from osb.api import names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.pool import PoolSpec
 from osb.api.record import Record
-from osb.decide.plan import Action, EmitEvent, Move, PatchObject, PatchPod, Recycle, Settle
+from osb.decide.plan import Action, EmitEvent, Lose, Move, PatchObject, PatchPod, Recycle, Settle
 from osb.decide.poolrelease import returns
 from osb.decide.poolsort import sort
 from osb.errors import RecordUnreadable
@@ -124,12 +124,24 @@ def test_slots_beyond_replicas_come_back_highest_first() -> None:
     ],
 )
 def test_a_claim_that_ends_without_the_handshake_marks_the_pod_before_the_ledger_moves(changed: BoxSpec | None) -> None:
-    actions = back({"a": entry("a")}, *([changed] if changed else []))
+    actions = [a for a in back({"a": entry("a")}, *([changed] if changed else [])) if not isinstance(a, Lose)]
     assert [type(a) for a in actions] == [PatchPod, Move]
     mark = actions[0]
     assert isinstance(mark, PatchPod)
     assert mark.patch == {"metadata": {"labels": {names.LABEL_SUSPECT: "uid-s"}}}
     assert (mark.uid, mark.version) == ("uid-a", "7")
+
+
+def test_a_recorded_pod_that_neither_cluster_nor_ledger_has_is_lost_after_a_live_look() -> None:
+    (lost,) = back({}, box("x"))
+    assert isinstance(lost, Lose)
+    assert (lost.slots, lost.pods[0][0]) == ((0,), "x")
+
+
+def test_pods_of_a_former_pool_of_the_name_are_lost_once_nothing_of_them_is_held() -> None:
+    former = box("a", record=Record(pods=("a",), uids=("uid-a",), pool_ref="warm", pool_uid="an-earlier-pool"))
+    assert back({}, former) == [Lose("uid-s", (0,))]
+    assert not any(isinstance(a, Lose) for a in back({"a": entry("a")}, former))
 
 
 def test_what_only_a_view_says_is_confirmed_before_a_held_pod_moves() -> None:
