@@ -18,6 +18,7 @@ from celery import Celery
 from kombu import Queue
 
 from osb.config import Settings
+from workers import broker
 from workers.routes import all_queues, queue_name
 
 VISIBILITY_TIMEOUT = 120
@@ -71,4 +72,5 @@ def route_by_kind(name: str, args: object, kwargs: object, options: object, **_:
     return {"queue": queue_name(kind)} if prefix == "osb.reconcile" else None
 
 
+broker.install()
 app = make_app(Settings.from_env())

@@ -229,5 +229,6 @@ def _capture_libraries() -> None:
     root = logging.getLogger()
     root.handlers = [_Libraries()]
     root.setLevel(logging.INFO)
-    for noisy in ("urllib3", "kubernetes"):
+    # Celery says of every task that it came and that it ended; our own line of the reconcile says more.
+    for noisy in ("urllib3", "kubernetes", "celery.worker.strategy", "celery.app.trace"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,36 @@
+"""The channel of our workers: one client for all messages, a new one when the connections were dropped."""
+
+from __future__ import annotations
+
+from kombu import Connection
+
+from workers import broker
+
+
+def test_the_channel_shares_one_client_until_its_pool_is_dropped(redis_url: str) -> None:
+    broker.install()
+    with Connection(redis_url) as connection:
+        channel = connection.default_channel
+        assert isinstance(channel, broker.Channel)
+
+        # Two uses, one client
+        with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
+            assert first is second
+            assert first.ping()
+
+        # Kombu drops its pool when connections are lost
+        channel._disconnect_pools()
+        with channel.conn_or_acquire() as third:
+            assert third is not first
+            assert third.ping()
+
+
+def test_messages_are_remembered_and_acknowledged_as_before(redis_url: str) -> None:
+    broker.install()
+    with Connection(redis_url) as connection, connection.SimpleQueue("q") as queue:
+        queue.put({"n": 1})
+        message = queue.get(timeout=5)
+        with message.channel.conn_or_acquire() as client:
+            assert client.hlen("unacked") == 1
+            message.ack()
+            assert client.hlen("unacked") == 0
