@@ -123,6 +123,8 @@ def _measure(cluster: str, chosen: argparse.Namespace, say: Callable[[str], None
             for row in chosen.rows:
                 _row(bench, row, failed)
             bench.add("double", float(len(rig.observer.twice)), pods=sorted(rig.observer.twice)[:10] or "none")
+            if crashes := rig.crashes():
+                failed.append(f"anything rightly: {crashes} reconciles crashed; --keep DIR keeps the workers' logs")
     outcome = _Outcome(cluster, bench.results, load, failed)
     for line in report.lines(cluster, bench.results, load=load, sizes=_sizes(sizes)):
         say(line)

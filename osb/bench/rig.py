@@ -206,6 +206,11 @@ class Rig:
             if not self.observer.gone(boxes, seconds=90):
                 raise ConfigError("sandboxes did not go; see the workers' logs")
 
+    def crashes(self) -> int:
+        """Reconciles that ended with a bug of ours: what is measured then is the retrying."""
+        logs = self.everything.supervisor.folder.glob("worker*.log")
+        return sum(path.read_text(errors="replace").count('"a reconcile crashed"') for path in logs)
+
     def processes(self) -> Processes:
         """Everything whose CPU and memory is shown."""
         pids = {one.program.name: one.pid for one in self.everything.supervisor.running if one.alive}
