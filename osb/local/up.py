@@ -140,6 +140,7 @@ class Everything:
             # The password travels in the environment: a command line can be read by every user of the machine.
             "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{self.flower_password}",
             "FLOWER_MAX_TASKS": "5000",
+            "FLOWER_TASKS_COLUMNS": "name,args,result,state,received,runtime,worker",
             "FLOWER_PURGE_OFFLINE_WORKERS": "60",
             "FLOWER_UNAUTHENTICATED_API": "",
         }
