@@ -61,15 +61,16 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
 
     def _turn(self) -> float:
         if self._store is None:
-            self._store = connect_store(self.settings.redis_url, name="beat")
+            store = connect_store(self.settings.redis_url, name="beat")
             events = EventRecorder(connect_kube(self.settings, pool=2), "batchsandbox-controller")
             self.duties = Duties(
-                self._store,
+                store,
                 sweep_seconds=int(self.settings.resync_seconds),
                 state_gauges=bool(self.settings.metrics_port),
                 quarantined=lambda key: quarantine.tell(events, key),
             )
-            self.installation = Installation(self._store, self.settings)
+            self.installation = Installation(store, self.settings)
+            self._store = store  # last: a failure above is tried again as a whole
         now = time.monotonic()
         if now >= self._next or not self._acting:
             self._acting = self._store.duty.hold("beat", self.me, LEASE_SECONDS)

@@ -88,6 +88,13 @@ class Stepping:
             self.passes.turned += 3.0
         raise AssertionError(f"no fixed point: {self.told()}")
 
+    def twin(self) -> Stepping:
+        """Another worker process on the same namespace; close its `passes`."""
+        other = Passes(self.passes.store, self.passes.kube)
+        other.kube.delete("namespace", None, other.ns)
+        other.ns, other.turned = self.passes.ns, self.passes.turned
+        return Stepping(other, self.sim, self.reuse, self.lost, self.owners)
+
     def keys(self) -> list[tuple[str, str]]:
         """Everything that a sweep would offer, pools that are gone but still have a ledger or a sandbox included."""
         pools = {raw["metadata"]["name"] for raw in self.passes.kube.all("pool", self.passes.ns)[0]}

@@ -280,22 +280,13 @@ def _overtake(run: Stepping) -> Callable[[], None]:
     """This worker is frozen here until another one has done everything."""
 
     def others_turn() -> None:
-        twin = Stepping(_twin(run.passes), run.sim, run.reuse, run.lost, run.owners)
+        twin = run.twin()
         try:
             twin.settle()
         finally:
             twin.passes.close()
 
     return others_turn
-
-
-def _twin(passes: Passes) -> Passes:
-    """Another worker process on the same namespace."""
-    other = Passes(passes.store, passes.kube)
-    other.kube.delete("namespace", None, other.ns)
-    other.ns = passes.ns
-    other.turned = passes.turned
-    return other
 
 
 def _fault(**members: Any) -> Callable[[Stepping], Callable[[], None]]:

@@ -1,0 +1,45 @@
+"""Random histories: whatever happens in whatever order, the invariants hold after every pass and the end is at rest.
+
+Each history has its number, so a failure can be played again: `WALKS_FROM=17 WALKS=1`. More of them: `WALKS=500`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from osb.kube.client import Kube
+from osb.sim import SimCluster
+from osb.store.client import Store
+from tests.doubles.passworld import Passes
+from tests.doubles.stepping import Stepping
+from tests.doubles.walk import Walk
+
+WALKS = int(os.environ.get("WALKS", "0"))  # 0: as many as fit into the time
+FROM = int(os.environ.get("WALKS_FROM", str(int(time.time()) * 100)))
+SECONDS = 20.0
+LENGTH = 25
+
+
+@pytest.mark.timeout(3600)
+def test_no_history_breaks_an_invariant_and_each_comes_to_rest(
+    emptied: Store, client: Kube, simulated: SimCluster
+) -> None:
+    end, number = time.monotonic() + SECONDS, FROM
+    while number < FROM + WALKS if WALKS else time.monotonic() < end:
+        emptied.redis.flushall()
+        passes = Passes(emptied, client)
+        walk = Walk(Stepping(passes, simulated), number)
+        try:
+            walk.steps(LENGTH)
+            walk.end()
+        except AssertionError as error:
+            lines = "\n".join(walk.told)
+            raise AssertionError(f"history {number}: {error}\nits events:\n{lines}") from error
+        finally:
+            simulated.clear_faults()
+            passes.close()
+        number += 1
+    assert number > FROM
