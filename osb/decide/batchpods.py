@@ -27,12 +27,15 @@ LONG_LIFE = 600.0  # a pod that lived this long is replaced at once
 
 @dataclass(slots=True)
 class PodWork:
-    """`broken`: why a slot's pod cannot be built. `again`: seconds until a postponed replacement."""
+    """`broken`: why a slot's pod cannot be built. `again`: seconds until a postponed replacement. `record`: what the
+    plan's own patch makes of the record, None when it stays.
+    """
 
     actions: list[Action] = field(default_factory=list)
     broken: dict[int, InvalidInput] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     again: float | None = None
+    record: Record | None = None
 
 
 def pod_work(view: BatchView) -> PodWork:
@@ -93,7 +96,7 @@ def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Reco
     # A slot of a sandbox with pods of its own is never open: its name tells that the substitute is the same
     # slot's.
     record = mark_lost(spec.record, lost.keys(), policy=spec.lost_policy, delivered=delivered)
-    record = replace(record, open=())
+    record = work.record = replace(record, open=())
     patch = {"metadata": {"annotations": {names.ALLOC_STATUS: records.format(record)}}}
     work.actions.append(PatchObject("batchsandbox", spec.name, patch, version=spec.version, why="pods are lost"))
     for slot, cause in lost.items():

@@ -42,6 +42,12 @@ def slot_of(pod: PodFact) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
+def _named(view: BatchView, pod: PodFact) -> bool:
+    """Creation has whole seconds: of two pods of one second, the one that carries the slot's name came from us."""
+    slot = slot_of(pod)
+    return slot is not None and pod.name == pod_name(view.spec.name, slot)
+
+
 def owned(view: BatchView) -> Owned:
     """Pods that this sandbox's UID controls, one per slot: the live one, else the older
     (spec/batchsandbox.md 15).
@@ -49,7 +55,7 @@ def owned(view: BatchView) -> Owned:
     best: dict[int, PodFact] = {}
     doubles: list[PodFact] = []
     strangers: list[PodFact] = []
-    for pod in sorted(view.pods, key=lambda p: (not p.live, p.created, p.uid)):
+    for pod in sorted(view.pods, key=lambda p: (not p.live, p.created, not _named(view, p), p.uid)):
         if pod.owner_uid != view.spec.uid:
             continue
         slot = slot_of(pod)

@@ -251,7 +251,7 @@ def _own_reason(old: Obj, new: Obj, ctx: Context) -> str:
         return "pods given back"
     if was.get(names.ALLOC_STATUS) != now.get(names.ALLOC_STATUS):
         spec = _sub(new, "spec")
-        if not ctx.ledger_agrees:
+        if not ctx.ledger_agrees or _was_quarantined(old):
             return "its record changed"
         if spec.get("taskTemplate") or spec.get("pause"):
             return "pods allocated"
@@ -260,6 +260,13 @@ def _own_reason(old: Obj, new: Obj, ctx: Context) -> str:
         if gone:
             return "a finalizer is gone"
     return ""
+
+
+def _was_quarantined(old: Obj) -> bool:
+    """A record that was unreadable or forged may just have been put right: that it now agrees is the news."""
+    stored = _sub(old, "status").get("conditions") or ()
+    told = any(c.get("type") == names.QUARANTINED and c.get("status") == "True" for c in stored if isinstance(c, dict))
+    return told or _record(old) == {}
 
 
 def _record(obj: Obj) -> Mapping[str, Any] | None:

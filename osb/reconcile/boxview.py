@@ -58,6 +58,8 @@ def _options(p: Pass) -> BoxOptions:
 def _pool_slots(p: Pass, spec: BoxSpec) -> tuple[dict[int, PodFact], tuple[str, str] | None]:
     """(slot -> pod that this sandbox really has, why it must be quarantined)."""
     pool, pool_uid = claims.effective_pool(spec)
+    if spec.record_error is not None:
+        return _attributed(p, spec, pool), None
     recorded = claims.slots(spec)
     found = gather.matching(recorded, gather.pods_named(p, "poolpod", [name for name, _ in recorded.values()]))
     if not found:
@@ -86,6 +88,20 @@ def _pool_slots(p: Pass, spec: BoxSpec) -> tuple[dict[int, PodFact], tuple[str, 
         text = f"its record names {', '.join(foreign[:5])}, which the pool has not given to it; such names are ignored"
         return slots, (names.REASON_RECORD_FORGED, text)
     return slots, None
+
+
+def _attributed(p: Pass, spec: BoxSpec, pool: str) -> dict[int, PodFact]:
+    """Its record cannot be read, so what the ledger gives it is what it has: its user keeps the addresses meanwhile."""
+    ledger = p.store.ledger(spec.namespace, pool)
+    if not ledger.meta().ready:
+        return {}
+    entries = ledger.of_box(spec.uid, spec.replicas)
+    found = gather.pods_named(p, "poolpod", [name for name, _ in entries.values()])
+    return {
+        slot: found[name]
+        for slot, (name, entry) in entries.items()
+        if name in found and found[name].uid == entry.pod_uid and entry.state in (HELD, REL)
+    }
 
 
 def _waiting(p: Pass, spec: BoxSpec) -> Waiting | None:

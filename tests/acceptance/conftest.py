@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -84,11 +84,11 @@ def space(cluster: Cluster, controller: Controller) -> Iterator[Space]:
     cluster.recorder.forget(one.name)
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test shows the last words of every process."""
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's result
+    report = yield
     running = item.config.stash.get(CONTROLLER, None)
     if report.failed and running is not None:
         report.sections += [(f"log of {name}", text) for name, text in running.tails()]
+    return report
