@@ -49,8 +49,8 @@ class Claim:
 class Settled:
     """`moves` for the ledger; `stored` the object for the mirror; `delivered`: the record names the pods.
 
-    `again`: seconds until another pass must look, None when nothing is open. `cause` is what the server said. `told`: the
-    status was written too; else the sandbox's own pass has to.
+    `again`: seconds until another pass must look, None when nothing is open. `cause` is what the server said.
+    `told`: the status was written too; else the sandbox's own pass has to.
     """
 
     claim: Claim
@@ -155,8 +155,8 @@ def _moves(claim: Claim, what: str, to: str) -> tuple[Move, ...]:
 
 
 def settle(hand: Hand, claim: Claim, prove: Any) -> Settled:
-    """Reservations of earlier passes: each is in the record, or is rolled forward, or nobody wants it any more. They may
-    be of different passes, so each slot is judged by itself.
+    """Reservations of earlier passes: each is in the record, or is rolled forward, or nobody wants it any more. They
+    may be of different passes, so each slot is judged by itself.
 
     `claim.raw` is a live read. `prove()` is called after that read and before the patch that uses its version: True
     when the ledger still says what this pass believes.
@@ -165,7 +165,9 @@ def settle(hand: Hand, claim: Claim, prove: Any) -> Settled:
     wanted = set(claims.wants(claim.box, claim.pool_uid))
     forward = {slot: pod for slot, pod in claim.pods.items() if slot not in landed and slot in wanted}
     given_up = {slot: pod for slot, pod in claim.pods.items() if slot not in landed and slot not in forward}
-    sure = _moves(replace(claim, pods=landed), "settle", HELD) + _moves(replace(claim, pods=given_up), "cancel", "dirty")
+    sure = _moves(replace(claim, pods=landed), "settle", HELD) + _moves(
+        replace(claim, pods=given_up), "cancel", "dirty"
+    )
     if not forward:
         shown = replace(claim, pods=landed)
         return Settled(claim=shown, moves=sure, stored=claim.raw, read=True, delivered=bool(landed))

@@ -18,8 +18,8 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """`pod` is the object as stored, ours by owner UID; None: the name belongs to somebody else. `read`: an earlier POST
-    of ours had made it, and this is how it looks by now."""
+    """`pod` is the object as stored, ours by owner UID; None: the name belongs to somebody else. `read`: an earlier
+    POST of ours had made it, and this is how it looks by now."""
 
     name: str
     pod: Obj | None

@@ -36,8 +36,8 @@ class Recycled:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """`moves` for the ledger, `stored` for the mirror; both empty when the sandbox must be looked at again. `base` is the
-    version that was read and patched: it may be newer than the one that the pass decided on."""
+    """`moves` for the ledger, `stored` for the mirror; both empty when the sandbox must be looked at again. `base` is
+    the version that was read and patched: it may be newer than the one that the pass decided on."""
 
     box: str
     moves: tuple[Move, ...] = ()

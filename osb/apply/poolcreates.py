@@ -1,0 +1,98 @@
+"""New pods of a pool: names into the ledger, one POST each, the answer is the observation.
+
+Next: `born` in the ledger and the pod in the mirror; a refusal pauses creating (spec/pool.md 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from osb.api import names
+from osb.apply import pods as pod_writes
+from osb.apply.hand import in_parallel
+from osb.apply.pods import Created
+from osb.apply.poolwork import Obj, PoolWork
+from osb.decide import plan as plans
+from osb.decide.plan import names_text
+from osb.errors import ApiError
+from osb.store.ledger_types import Move
+
+
+def creates(work: PoolWork, group: list[plans.CreatePod]) -> None:
+    """Names into the ledger, then one POST each; the answer is the observation (spec/pitfalls.md 18)."""
+    ledger = work.hand.store.ledger(work.hand.key.namespace, work.hand.key.name)
+    fresh = [c.name for c in group if c.intend and c.name not in work.entries]
+    if fresh and not ledger.intend(work.proof, work.view.pool.pool_max, fresh):
+        work.done.retry(0.2)
+        return
+    work.hand.step("intended")
+
+    def create(c: plans.CreatePod) -> Created:
+        return pod_writes.create_pod(work.hand, work.hand.key.namespace, c.name, c.body, owner=work.view.pool.uid)
+
+    results = _create_all(work, group, create)
+    made = [r.pod for r in results if isinstance(r, Created) and r.pod is not None]
+    _born(work, made, read=[r.pod for r in results if isinstance(r, Created) and r.pod is not None and r.read])
+    _not_born(work, [(c.name, r) for c, r in zip(group, results, strict=True)])
+
+
+def _create_all(
+    work: PoolWork, group: list[plans.CreatePod], create: Callable[[plans.CreatePod], Created]
+) -> list[Created | ApiError | None]:
+    """In growing steps, and no further after a definite refusal: quota and admission refuse them all alike."""
+    results: list[Created | ApiError | None] = []
+    step = 1
+    while len(results) < len(group):
+        part = group[len(results) : len(results) + step]
+        answers = in_parallel(work.hand, create, part)
+        results += answers
+        if any(isinstance(a, ApiError) and a.definite for a in answers):
+            results += [None] * (len(group) - len(results))
+        step = min(step * 4, 64)
+    return results
+
+
+def _born(work: PoolWork, made: list[Obj], *, read: list[Obj]) -> None:
+    """`read`: those that an earlier POST had made; they may be ready by now, which is news."""
+    if not made:
+        return
+    work.hand.step("created")
+    fresh = [pod for pod in made if pod not in read]
+    for pods, versioned in ((fresh, True), (read, False)):
+        if pods:
+            work.hand.forward.put("poolpod", pods, own=work.hand.key, versioned=versioned)
+    work.move([
+        Move(what="born", pod=pod["metadata"]["name"], pod_uid=pod["metadata"]["uid"], from_state="new")
+        for pod in made
+    ])  # fmt: skip
+    made_names = [pod["metadata"]["name"] for pod in made]
+    work.done.count("created", made_names)
+    work.done.memory.update(create_failures=None, create_failed_ms=None, create_error=None)
+    work.tell(
+        "Normal",
+        names.EVENT_SUCCESSFUL_CREATE,
+        f"Created {len(made)} pool pod(s): {names_text(made_names)}",
+    )
+
+
+def _not_born(work: PoolWork, results: Sequence[tuple[str, Created | ApiError | None]]) -> None:
+    """Names whose POST was definitely refused, or never sent, leave the ledger; unclear ones stay `new`."""
+    drop: list[Move] = []
+    refused: list[ApiError] = []
+    for name, result in results:
+        if result is None or (isinstance(result, Created) and result.pod is None):
+            drop.append(Move(what="gone", pod=name, pod_uid="", from_state="new"))
+        elif isinstance(result, ApiError):
+            work.failed(result)
+            if result.definite:
+                drop.append(Move(what="gone", pod=name, pod_uid="", from_state="new"))
+                refused.append(result)
+    work.move(drop)
+    if refused:
+        memory = work.view.memory
+        work.done.memory.update(
+            create_failures=memory.create_failures + 1,
+            create_failed_ms=int(work.view.now.timestamp() * 1000),
+            create_error=str(refused[0])[:500],
+        )
+        work.tell("Warning", names.EVENT_FAILED_CREATE, f"Failed to create pool pod: {refused[0]}")
