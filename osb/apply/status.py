@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from osb.apply.hand import Hand
+from osb.apply.served import fitted
 
 Obj = dict[str, Any]
 
@@ -36,6 +37,7 @@ def status_patch(status: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 def write_status(hand: Hand, kind: str, obj: Obj, status: Mapping[str, Any]) -> tuple[Obj, bool]:
     """(object as stored, whether a write was made). Raises Conflict when the object moved on: compute again."""
+    status = fitted(hand.kube, kind, status)
     if not differs(obj.get("status"), status):
         return obj, False
     meta = obj["metadata"]
