@@ -14,6 +14,7 @@ from osb.errors import StoreDown
 from osb.obs.log import get_logger
 from osb.reconcile import quarantine
 from osb.reconcile.duties import Duties
+from osb.reconcile.startup import tell_problems
 from osb.reconcile.world import World, make_world
 
 log = get_logger("worker")
@@ -29,6 +30,7 @@ def world() -> World:
     with _lock:
         if _world is None or _pid != os.getpid():
             _world, _pid = make_world(Settings.from_env(), role="worker"), os.getpid()
+            tell_problems(_world.settings)
             _start_duties(_world)
             gc.collect()
             gc.freeze()

@@ -107,7 +107,8 @@ def _make_snapshot(view: BatchView) -> Move:
         if left > 0:
             wake = Wake("tasks", spec.name, "stop for pause")
             return Move(actions=(wake,), again=STEP, reasons=("tasks are being stopped",), handled=True)
-        late.append(event(BOX, "Warning", "TaskStopTimeout", "tasks did not stop in time; the pause goes on"))
+        text = "tasks did not stop in time; the pause goes on"
+        late.append(event(BOX, "Warning", names.EVENT_TASK_STOP_TIMEOUT, text))
     name = snapshot_name(spec.name)
     meta: dict[str, Any] = {
         "name": name,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from osb.api import names
 from osb.decide.plan import EmitEvent, event, names_text
 from osb.decide.taskasks import overdue
 from osb.decide.tasknode import (
@@ -105,7 +106,7 @@ class Work:
                 continue
             text = f"invalid task: {task}" if isinstance(task, InvalidInput) else ""
             if text and node.error != text:
-                self.event("Warning", "InvalidTaskTemplate", f"Task {index} is not sent to its pod: {task}")
+                self.event("Warning", names.EVENT_INVALID_TASK_TEMPLATE, f"Task {index} is not sent to its pod: {task}")
             if text or node.error.startswith("invalid task: "):
                 self.change(node, error=text)
 
@@ -132,7 +133,7 @@ class Work:
                 self.change(node, resource=PENDING, state="", restarts=again, fails=0, **UNBOUND)
         if lost and self.view.intent == RUN:
             self.event(
-                "Warning", "TaskRestarted",
+                "Warning", names.EVENT_TASK_RESTARTED,
                 f"The pod is gone; these tasks start again on another one: {names_text(lost)}",
             )  # fmt: skip
 
@@ -148,7 +149,7 @@ class Work:
         if len(self._silent):
             first = self._silent[0]
             self.event(
-                "Warning", "TaskExecutorUnreachable",
+                "Warning", names.EVENT_EXECUTOR_UNREACHABLE,
                 f"{len(self._silent)} executor(s) do not answer properly, first {first.pod}: {first.error}",
             )  # fmt: skip
 
@@ -204,7 +205,7 @@ class Work:
         )
         name = task_name(self.view.box, node.index)
         self.event(
-            "Warning", "TaskRestarted",
+            "Warning", names.EVENT_TASK_RESTARTED,
             f"The executor in {node.pod} lost task {name}; it starts again (restart {node.restarts + 1})",
         )  # fmt: skip
 
@@ -302,7 +303,7 @@ class Work:
         if not foreign or not self.view.pooled:
             return True
         self.event(
-            "Warning", "PodNotClean",
+            "Warning", names.EVENT_POD_NOT_CLEAN,
             f"Pod {pod.name} runs foreign tasks {names_text(foreign)}; it is deleted and replaced before "
             f"task {node.index} starts",
         )  # fmt: skip
@@ -315,7 +316,7 @@ class Work:
         )
         if changed.fails == UNREACHABLE_AFTER:
             self.event(
-                "Warning", "TaskExecutorUnreachable",
+                "Warning", names.EVENT_EXECUTOR_UNREACHABLE,
                 f"Task {node.index} waits: the executor in {pod.name} does not answer: {answer.error}",
             )  # fmt: skip
 
@@ -368,7 +369,7 @@ class Work:
         if late:
             what = "go on with the pause" if self.view.intent == PAUSE else "the pods are deleted"
             self.event(
-                "Warning", "TaskStopTimeout",
+                "Warning", names.EVENT_TASK_STOP_TIMEOUT,
                 f"Tasks could not be stopped in time in {names_text(late)}: {what}",
             )  # fmt: skip
 

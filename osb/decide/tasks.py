@@ -173,7 +173,7 @@ def _with_digests(view: DriveView, nodes: Mapping[int, Node], work: Work) -> dic
     if changed:
         shown = ", ".join(map(str, changed[:10]))
         work.event(
-            "Warning", "TaskTemplateChangeIgnored",
+            "Warning", names.EVENT_TASK_CHANGE_IGNORED,
             f"The task template changed; tasks that were started keep theirs (indexes {shown})",
         )  # fmt: skip
     return found

@@ -14,6 +14,7 @@ from osb.api import batchsandbox, claims, names
 from osb.api import pool as pools
 from osb.api.batchsandbox import BoxSpec
 from osb.apply.execute import execute
+from osb.config import Settings
 from osb.decide import snapshot as decision
 from osb.decide.commitjob import commit_name, unpause_name
 from osb.decide.commitresult import controller_uid
@@ -79,12 +80,12 @@ def _view(p: Pass, raw: Obj) -> SnapshotView:
         now=p.now(), obj=raw, box=box, box_pods=pods, box_slots=slots, source=source, commit_job=commit,
         unpause_job=unpause, job_pods=_job_pods(p, raw, commit, unpause),
         rivals=_rivals(p, raw, source), push_secret=_push_secret(p), node_gone=_node_gone(p, node),
-        pool_template=pool_template, pool_revision=pool_revision, options=_options(p),
+        pool_template=pool_template, pool_revision=pool_revision, options=options_of(p.settings),
     )  # fmt: skip
 
 
-def _options(p: Pass) -> SnapshotOptions:
-    s = p.settings
+def options_of(s: Settings) -> SnapshotOptions:
+    """The settings that snapshots depend on (`osb.decide.snapsource.option_problems` judges them)."""
     return SnapshotOptions(
         registry=s.snapshot_registry, registry_insecure=s.snapshot_registry_insecure,
         push_secret=s.snapshot_push_secret, committer_image=s.committer_image,
