@@ -61,7 +61,7 @@ def controller(
         first.until_pool("warm", lambda p: one.alive() and condition(p, "Ready"), seconds=60)
         first.delete("pool", "warm")
         first.gone("pool")
-        first.gone("pod")
+        first.gone("pod", seconds=90)  # a real garbage collector learns of new kinds within half a minute
         yield one
     finally:
         one.stop()
