@@ -1,0 +1,153 @@
+"""Nobody waits longer than one API write for pods that are there, whatever else their pool is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from osb.api import names
+from osb.api.key import POOL, Key
+from osb.facts.adds import Add
+from osb.kube.budget import Budget
+from osb.kube.client import Kube
+from osb.obs.deadline import Deadline
+from osb.reconcile.handle import RECIPES, handle
+from osb.reconcile.world import Pass
+from osb.store.client import Store
+from tests.doubles.passworld import Passes
+
+
+def once(at: str, do: Callable[[], None], steps: list[str]) -> Callable[[str], None]:
+    """A step hook that notes every step and does something at the first one of that name."""
+
+    def step(name: str) -> None:
+        first = name == at and name not in steps
+        steps.append(name)
+        if first:
+            do()
+
+    return step
+
+
+def arrive(passes: Passes, name: str) -> Callable[[], None]:
+    def do() -> None:
+        passes.box(name)
+        passes.sync()
+
+    return do
+
+
+def test_a_newcomer_gets_its_pods_before_the_first_ones_status_is_written(passes: Passes) -> None:
+    passes.warm(count=2)
+    passes.box("first")
+    steps: list[str] = []
+    passes.pool_pass(deep=False, step=once("settled", arrive(passes, "second"), steps))
+    assert len(passes.record("first")) == len(passes.record("second")) == 1
+    assert steps.index("status") > max(n for n, step in enumerate(steps) if step == "claimed")
+    assert passes.get("batchsandbox", "first")["status"]["ready"] == 1
+    assert passes.get("batchsandbox", "second")["status"]["ready"] == 1
+
+
+def test_a_newcomer_is_served_while_a_full_pass_takes_pods_back(passes: Passes) -> None:
+    passes.warm(count=4, recycleStrategy={"type": "Noop"})
+    for name in "abc":
+        passes.box(name)
+    passes.pool_pass()
+    for name in "abc":
+        passes.delete("batchsandbox", name)
+    passes.pool_pass()  # finds them; the next one recycles and acknowledges
+    steps: list[str] = []
+    passes.sync()
+    passes.run(POOL, "warm", step=once("acknowledge", arrive(passes, "late"), steps))
+    assert "acknowledged" in steps
+    assert len(passes.record("late")) == 1
+
+
+def test_what_is_served_beside_a_full_pass_is_counted_by_another_one(passes: Passes) -> None:
+    passes.warm(count=4, recycleStrategy={"type": "Noop"})
+    for name in "abc":
+        passes.box(name)
+    passes.pool_pass()
+    for name in "abc":
+        passes.delete("batchsandbox", name)
+    passes.pool_pass()
+    passes.sync()
+    outcome = passes.run(POOL, "warm", step=once("acknowledge", arrive(passes, "late"), []))
+    assert getattr(outcome, "seconds", 99) <= 0.25
+    passes.pool_pass(times=2)
+    assert passes.get("pool", "warm")["status"]["allocated"] == 1
+
+
+def test_a_line_longer_than_one_pass_goes_on_at_once(emptied: Store, client: Kube) -> None:
+    passes = Passes(emptied, client, serve_batch=1)
+    try:
+        passes.warm(count=2)
+        passes.box("first")
+        passes.box("second")
+        passes.sync()
+        key = Key(POOL, passes.ns, "warm")
+        passes.store.queue.forget(key)
+        passes.store.queue.add([Add(key=key, reason="test")])
+        token = "t"
+        assert emptied.queue.begin(key, token).state == "run"
+        one = Pass(world=passes.world, key=key, token=token, deep=False, deadline=Deadline(), reason="test")
+        RECIPES[POOL](one)
+        assert sorted(len(passes.record(name)) for name in ("first", "second")) == [0, 1]
+        assert emptied.queue.peek(key).dirty_ms is not None
+    finally:
+        passes.close()
+
+
+def test_a_killed_pass_leaves_no_delivered_sandbox_without_its_status(passes: Passes) -> None:
+    # Given a pass that was killed between the claim and the status
+    passes.warm()
+    passes.box("b")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(name: str) -> None:
+        if name == "status":
+            raise Killed
+
+    passes.sync()
+    try:
+        passes.run(POOL, "warm", deep=False, step=kill)
+    except Killed:
+        pass
+    assert len(passes.record()) == 1
+    assert "ready" not in (passes.get("batchsandbox", "b").get("status") or {})
+
+    # When the full pass comes that follows a crash
+    passes.pool_pass(times=2)
+
+    # Then the sandbox's own pass was asked for
+    assert passes.store.queue.peek(Key("batchsandbox", passes.ns, "b")).dirty_ms is not None
+    passes.box_pass()
+    assert passes.get("batchsandbox", "b")["status"]["ready"] == 1
+
+
+def test_under_load_few_events_are_written(passes: Passes) -> None:
+    passes.warm(count=4)
+    passes.world.told = Budget(0.001, 2)
+    for name in "abcd":
+        passes.box(name)
+    passes.pool_pass()
+    assert passes.told.reasons().count(names.EVENT_SCHEDULED) == 2
+    assert all(len(passes.record(name)) == 1 for name in "abcd")
+
+
+def test_a_run_that_goes_on_sends_itself_no_message(passes: Passes) -> None:
+    passes.warm()
+    passes.box("b")
+    passes.sync()
+    key = Key(POOL, passes.ns, "warm")
+    queue = "osb.pool.now"
+    passes.store.queue.forget(key)
+    passes.store.queue.add([Add(key=key, reason="test")])
+    before = passes.store.redis.llen(queue)
+    steps: list[str] = []
+    passes.world.step = once("claim", lambda: passes.store.queue.add([Add(key=key, reason="news")]), steps)
+    said = handle(passes.world, key, reason="test")
+    assert "allocated 1" in said
+    assert passes.store.redis.llen(queue) == before
+    assert passes.store.queue.peek(key).dirty_ms is None
