@@ -91,7 +91,7 @@ def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Reco
                 ended.append(pod)
         elif slot in delivered and (pod is None or pod.deleting):
             lost[slot] = f"pod {boxslots.pod_name(spec.name, slot)} was deleted"
-    if not lost:
+    if not lost or spec.record_error is not None:  # never written over: whoever can read it may still repair it
         return spec.record
     # A slot of a sandbox with pods of its own is never open: its name tells that the substitute is the same
     # slot's.

@@ -77,9 +77,13 @@ def without_finalizer(box: BoxSpec, finalizer: str) -> tuple[str, ...] | None:
 def acknowledged(box: BoxSpec, pods: Collection[str]) -> Next:
     """`pods` are recycled: name them released; cut slots beyond replicas; a finished detach clears the record.
 
-    A terminating sandbox whose every recorded pod is released loses the pool's finalizer in the same patch.
+    A terminating sandbox whose every recorded pod is released loses the pool's finalizer in the same patch. A slot that
+    nobody asked to give back (it was beyond replicas when its pod left, and is not any more) waits for another pod.
     """
     old = box.record or Record()
+    wanted = _wanted_again(box, old, pods)
+    old = replace(old, open=tuple(sorted({*old.open, *wanted})))
+    pods = [name for name in pods if name not in {old.pods[slot] for slot in wanted}]
     done = {*box.released, *pods}
     everything = all(name in done or slot in old.open or slot in old.failed for slot, name in enumerate(old.pods))
     if (box.detaching or not box.pool_ref) and everything:
@@ -89,7 +93,7 @@ def acknowledged(box: BoxSpec, pods: Collection[str]) -> Next:
         while keep > box.replicas and (old.pods[keep - 1] in done or keep - 1 in old.open or keep - 1 in old.failed):
             keep -= 1
     annotations: dict[str, str | None] = {}
-    if keep < len(old.pods):
+    if keep < len(old.pods) or wanted:
         after = replace(
             old, pods=old.pods[:keep], uids=old.uids[:keep], seq=old.seq + 1,
             open=tuple(s for s in old.open if s < keep), failed=tuple(s for s in old.failed if s < keep),
@@ -102,6 +106,13 @@ def acknowledged(box: BoxSpec, pods: Collection[str]) -> Next:
     if box.deleting is not None and everything and names.FINALIZER_TASKS not in box.finalizers:
         finalizers = without_finalizer(box, names.FINALIZER_POOL)
     return Next(annotations, finalizers=finalizers)
+
+
+def _wanted_again(box: BoxSpec, old: Record, pods: Collection[str]) -> set[int]:
+    if box.deleting is not None or box.detaching or not box.pool_ref:
+        return set()
+    back = {name for name in pods if name not in box.release and name not in box.released}
+    return {slot for slot, name in enumerate(old.pods[: box.replicas]) if name in back}
 
 
 def detached(box: BoxSpec) -> Next:
