@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key
 from osb.errors import ApiError, Conflict, DeadlinePassed, Fenced, OsbError, StoreDown
-from osb.obs import trace
+from osb.obs import heap, trace
 from osb.obs.deadline import Deadline
 from osb.obs.log import get_logger
 from osb.reconcile import batchsandbox, gather, pool, quarantine, recycle, report, snapshot, tasks
@@ -27,6 +27,7 @@ from osb.store.queue import How
 MAX_PASSES = 50
 MAX_SECONDS = 5.0
 CONFLICT_WAIT = 0.05
+BIG_PASS = 0.1  # seconds: a pass that took longer may have needed much memory
 
 Recipe = Callable[[Pass], Outcome]
 
@@ -94,7 +95,10 @@ def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str, stay
     again = _end(one, outcome, staying=staying)
     if trace.on:
         trace.mark("end", key.text, f"{token[:8]} {type(outcome).__name__}")
-    _report(one, outcome, time.monotonic() - started)
+    took = time.monotonic() - started
+    _report(one, outcome, took)
+    if one.deep and took > BIG_PASS:
+        heap.trim()
     return "run", outcome.summary, again
 
 
