@@ -15,7 +15,6 @@ from osb.reconcile import duties as module
 from osb.reconcile.duties import SWEEP_SLOT_SECONDS, Duties
 from osb.store import keys
 from osb.store.client import Store
-from osb.store.client import connect as connect_store
 from osb.store.forward import Forwarder
 from tests.beat.conftest import MakeScheduler
 from tests.doubles.waiting import wait_until

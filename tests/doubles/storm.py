@@ -31,7 +31,7 @@ SERVED_WITHIN = 90.0
 
 @dataclass
 class Report:
-    """What happened. `waits`: seconds from create to served; `again`: seconds from a kill to the next run of its keys."""
+    """What happened. `waits`: seconds from create to served; `again`: from a kill to the next run of its keys."""
 
     cluster: str
     kills: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -95,7 +95,7 @@ class Storm:
         self.store.close()
         return self.report
 
-    # -- users ------------------------------------------------------------------------------------------------------
+    # -- users -------------------------------------------------------------------------------------------------------
 
     def _user(self, number: int) -> None:
         dice, turn = random.Random(self.dice.random()), 0
@@ -140,7 +140,7 @@ class Storm:
     def _served(self, name: str) -> None:
         self.space.served(name, seconds=SERVED_WITHIN)
 
-    # -- blows ------------------------------------------------------------------------------------------------------
+    # -- blows -------------------------------------------------------------------------------------------------------
 
     def _blows(self) -> None:
         plan: list[Callable[[], None]] = [self._blow(role) for role in ROLES for _ in range(self.kills)]
@@ -167,7 +167,7 @@ class Storm:
         self.store.flushall()
         self.report.flushes += 1
 
-    # -- afterwards -------------------------------------------------------------------------------------------------
+    # -- afterwards --------------------------------------------------------------------------------------------------
 
     def _quiet(self) -> None:
         """Everybody has gone: pools are full again, nothing is held, nothing is unfinished, no finalizer hangs."""
@@ -222,7 +222,7 @@ class Checker:
             pause.wait(0.05)
             self.look()
 
-    # -- records, from the watch stream ---------------------------------------------------------------------------------
+    # -- records, from the watch stream ------------------------------------------------------------------------------
 
     def _records(self) -> None:
         events = self.space.cluster.recorder.events.get(self.space.name, [])
@@ -245,7 +245,7 @@ class Checker:
             if self._used.setdefault(pod, uid) != uid:
                 self.report.problems.append(f"{pod} came to {name} after somebody else had used it")
 
-    # -- the ledger, from Redis -----------------------------------------------------------------------------------------
+    # -- the ledger, from Redis --------------------------------------------------------------------------------------
 
     def entries(self, pool: str) -> dict[str, tuple[str, str, str]]:
         """Pod -> (state, pod UID, sandbox UID)."""
@@ -261,7 +261,7 @@ class Checker:
                 if self._held.setdefault(pod, box) != box:
                     self.report.problems.append(f"the ledger gave {pod} to a second sandbox")
 
-    # -- keys whose worker was killed -----------------------------------------------------------------------------------
+    # -- keys whose worker was killed --------------------------------------------------------------------------------
 
     def expect_again(self) -> None:
         """A worker was just killed: whatever runs now and goes on under the same token was its."""

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from osb.api import batchsandbox, claims, names
-from osb.api.key import BATCHSANDBOX, POOL
+from osb.api import batchsandbox, claims
+from osb.api.key import POOL
 from osb.errors import ApiError
 from tests.doubles.stepping import At, Stepping, kill
 
@@ -56,7 +56,8 @@ class Walk:
     def _passes(self) -> None:
         """A few passes of random keys, on facts that may be old, under a fault now and then."""
         for _ in range(self.dice.randint(1, 3)):
-            kind, name = self.dice.choice(self.run.keys() or [(POOL, "warm")])
+            keys = self.run.keys()
+            kind, name = self.dice.choice(keys or [(POOL, "warm")])
             hook = At(self.dice.randint(0, 6), self._fault()) if self.dice.random() < 0.4 else At()
             self.run.once(kind, name, hook, deep=self.dice.random() < 0.6, sync=self.dice.random() < 0.7)
             self.told.append(f"{kind} {name}" + (f" with a fault at {hook.seen[-1]}" if hook.done else ""))
@@ -77,7 +78,8 @@ class Walk:
         """This worker stands still while another one goes on."""
         twin = self.run.twin()
         try:
-            for kind, name in self.run.keys():
+            keys = self.run.keys()
+            for kind, name in keys:
                 twin.once(kind, name)
         finally:
             twin.passes.close()
@@ -179,5 +181,3 @@ EVENTS: list[Callable[[Walk], None]] = [
     Walk.a_pool_gets_another_size, Walk.a_template_changes, Walk.a_pool_is_held, Walk.redis_is_emptied,
     Walk.a_pool_goes_and_comes,
 ]  # fmt: skip
-
-assert names.HOLD.endswith("/hold")

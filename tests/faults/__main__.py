@@ -1,4 +1,4 @@
-"""`python -m tests.faults [--cluster real] [--kills 20] [--flushes 3] [--users 8]`: one long storm, one line of result."""
+"""`python -m tests.faults [--cluster real] [--kills 20] [--flushes 3]`: one long storm, one line of result."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from workers.routes import all_queues
 
 KEY = Key(BATCHSANDBOX, "default", "b")
 NONSENSE: list[tuple[Any, ...]] = [
-    (), ("default",), ("default", ""), ("default", None), (1, 2), ("UPPER", "b"), ("default", "../etc"), ("a", "b", "c", "d"),
-    ({"ns": 1}, "b"), ("default", "b\n"), ("x" * 300, "b"),
+    (), ("default",), ("default", ""), ("default", None), (1, 2), ("UPPER", "b"), ("default", "../etc"),
+    ("a", "b", "c", "d"), ({"ns": 1}, "b"), ("default", "b\n"), ("x" * 300, "b"),
 ]  # fmt: skip
 
 
