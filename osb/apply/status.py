@@ -30,8 +30,8 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def status_patch(status: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """The merge patch; empty texts become null, since the schema's enums have no empty value."""
-    body = {name: (None if value == "" and name == "phase" else value) for name, value in status.items()}
+    """The merge patch; empty texts become null: enums have no empty value, and server 1.20 refuses an empty text."""
+    body = {name: (None if value == "" else value) for name, value in status.items()}
     return {"metadata": {"resourceVersion": version}, "status": body}
 
 

@@ -188,7 +188,8 @@ def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:
         annotations[names.ALLOC_STATUS] = records.format(leaving)
         annotations[names.ALLOC_RELEASE] = records.format_release(Release(back, back))
     annotations.update(_stale_annotation(spec, snapshot))
-    body: dict[str, Any] = {"spec": {"poolRef": "", "template": merge_diff(spec.template or {}, template)}}
+    # poolRef goes by null: server 1.20 turns an empty text in a merge patch into null and then refuses it
+    body: dict[str, Any] = {"spec": {"poolRef": None, "template": merge_diff(spec.template or {}, template)}}
     meta: dict[str, Any] = {"annotations": annotations} if annotations else {}
     if (old is None or not old.pods) and names.FINALIZER_POOL in spec.finalizers:
         meta["finalizers"] = [item for item in spec.finalizers if item != names.FINALIZER_POOL]

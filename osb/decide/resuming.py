@@ -115,7 +115,7 @@ def _rewrite(view: BatchView, snapshot: SnapshotFact) -> Move:
         meta["finalizers"] = list(finalizers)
     change: dict[str, Any] = {"template": merge_diff(spec.template or {}, template)}
     if spec.pool_ref:
-        change["poolRef"] = ""
+        change["poolRef"] = None  # an empty text is refused by server 1.20, see `pausing._detach`
     patch = PatchObject(
         BOX,
         spec.name,

@@ -69,9 +69,9 @@ def test_a_finished_task_does_not_run_again_after_a_pause(space: Space, runs: Ex
 def test_a_failed_pause_starts_the_tasks_again_and_gives_no_pod_back(space: Space, runs: Executors) -> None:
     make(space, "warm", 3600)
     box = space.until_box("box", lambda b: counts(b)[0] == 1)
-    space.mark(record(box)[0], commit="fail")
+    space.mark(record(box)[0], commit="{}")
     pause(space, "box")
-    box = space.until_box("box", lambda b: phase(b) == "Succeed" and condition(b, "PauseFailed"), seconds=90)
+    box = space.until_box("box", lambda b: phase(b) == "Succeed" and condition(b, "PauseFailed"))
     box = space.until_box("box", lambda b: counts(b)[0] == 1)
     assert names.ALLOC_RELEASE not in box["metadata"]["annotations"]
     assert runs.starts["box-0"] == 2

@@ -86,7 +86,7 @@ def test_a_snapshot_deleted_during_its_commit_leaves_nothing_frozen(space: Space
 def test_a_failed_commit_says_why_and_unfreezes(space: Space) -> None:
     running(space, commit="fail")
     space.create("snapshot", "bad", {"sandboxName": "box"})
-    bad = space.until_snapshot("bad", lambda s: phase(s) == "Failed", seconds=90)
+    bad = space.until_snapshot("bad", lambda s: phase(s) == "Failed", seconds=150)
     assert failed(bad)["reason"] == "CommitJobFailed"
     assert any(seen.name == "bad-unpause" for seen in space.history("job"))
     assert space.events("bad", "JobFailed")
