@@ -13,9 +13,12 @@ from celery import Task
 
 from osb.api import key as keys
 from osb.errors import InvalidInput
+from osb.obs.log import get_logger
 from osb.reconcile.handle import handle
 from workers.app import app
 from workers.process import world
+
+log = get_logger("worker")
 
 WAKE_HEADER = "osb-wake"
 
@@ -31,7 +34,9 @@ def _run(task: Task, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         namespace, name, reason = _arguments(*args, **kwargs)
         key = keys.checked(kind, namespace, name)
     except (InvalidInput, TypeError) as error:
-        return f"rejected: {error}; call osb.reconcile.{kind}(namespace, name, reason='')"
+        said = f"rejected: {error}; call osb.reconcile.{kind}(namespace, name, reason='')"
+        log.warning(said, task=task.name, arguments=repr((args, kwargs))[:200])
+        return said
     hand = not is_wake_up(task)
     return handle(world(), key, reason=str(reason)[:120], hand=hand, task_id=str(task.request.id or ""))
 

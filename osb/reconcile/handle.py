@@ -85,7 +85,7 @@ def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str, stay
     lease = world.keeper.hold(key, token, sent=sent)
     one = Pass(
         world=world, key=key, token=token, deep=begin.deep or hand, deadline=deadline,
-        lease=lease, reason=begin.reason or reason, waited_ms=begin.waited_ms,
+        lease=lease, reason=(hand and reason) or begin.reason or reason, waited_ms=begin.waited_ms,
     )  # fmt: skip
     try:
         with world.watchdog.watching(key.text, deadline), deadline.use():

@@ -67,6 +67,9 @@ class Storm:
     pause: float = 2.0
     users: int = 6
     seed: int = 0
+    roles: tuple[str, ...] = ROLES
+    number: int = signal.SIGKILL
+    more: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed or None)
@@ -143,8 +146,8 @@ class Storm:
     # -- blows -------------------------------------------------------------------------------------------------------
 
     def _blows(self) -> None:
-        plan: list[Callable[[], None]] = [self._blow(role) for role in ROLES for _ in range(self.kills)]
-        plan += [self._flush] * self.flushes
+        plan: list[Callable[[], None]] = [self._blow(role) for role in self.roles for _ in range(self.kills)]
+        plan += [self._flush] * self.flushes + self.more
         self.dice.shuffle(plan)
         for blow in plan:
             self.over.wait(self.dice.uniform(0.3, 1.7) * self.pause)
@@ -154,7 +157,9 @@ class Storm:
     def _blow(self, role: str) -> Callable[[], None]:
         def kill() -> None:
             name = self.dice.choice([name for name in self.controller.processes if name.startswith(role)])
-            self.controller.kill(name, signal.SIGKILL)
+            code = self.controller.kill(name, self.number)
+            if self.number == signal.SIGTERM and code != 0:
+                self.report.problems.append(f"{name} was asked to end and ended with {code}")
             if role == "worker":
                 self.checker.expect_again()
             self.controller.spawn(name)
