@@ -43,7 +43,7 @@ def _data(reach: Reach, found: Look) -> dict[str, Any]:
         "status": found.raw.get("status"),
         "waiting": None if found.waiting is None else {
             "code": found.waiting.code, "detail": found.waiting.detail, "missing": found.waiting.missing},
-        "position": found.position or None, "line": found.line,
+        "position": found.position or None, "line": found.line, "pause": found.pause or None,
         "next": {
             "reasons": found.plan.reasons, "again": found.plan.again, "facts": found.plan.facts,
             "actions": [as_data(a) for a in found.plan.actions],
@@ -121,6 +121,7 @@ def _box_head(reach: Reach, found: Look, status: dict[str, Any]) -> None:
         ("pods", ", ".join(f"{slot}={name}" for slot, name in sorted(pods.items()))),
         ("waits", waits),
         ("position", f"{found.position} of {found.line}" if found.position else ""),
+        ("pause", found.pause),
         ("note", found.note),
     ])  # fmt: skip
 

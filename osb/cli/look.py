@@ -13,9 +13,10 @@ from osb.decide import batch
 from osb.decide import pool as pool_decision
 from osb.decide import snapshot as snapshot_decision
 from osb.decide.allocate import Dealt
+from osb.decide.pausetext import standing
 from osb.decide.plan import Action, Plan, names_text
 from osb.errors import NotFound
-from osb.facts.boxview import Waiting
+from osb.facts.boxview import BatchView, Waiting
 from osb.facts.poolview import PoolView
 from osb.reconcile import boxview, gather, poolpass, serve
 from osb.reconcile import snapshot as snapshot_pass
@@ -39,6 +40,7 @@ class Look:
     position: int = 0
     line: int = 0
     note: str = ""
+    pause: str = ""
 
 
 def look(reach: Reach, key: Key) -> Look:
@@ -78,8 +80,17 @@ def _box(reach: Reach, key: Key) -> Look:
     view = boxview.build(p, raw, waiting=waiting)
     return Look(
         key=key, raw=raw, plan=batch.plan(view), waiting=waiting or view.waiting, position=position, line=line,
-        note=_note(spec),
+        note=_note(spec), pause=standing(view, _progress(p, view)),
     )  # fmt: skip
+
+
+def _progress(p: Pass, view: BatchView) -> str:
+    """What the pause's snapshot says that it waits for."""
+    if view.snapshot is None:
+        return ""
+    raw = gather.live(p, "snapshot", view.spec.namespace, view.snapshot.name) or {}
+    found = (raw.get("status") or {}).get("conditions") or ()
+    return next((str(c.get("message") or "") for c in found if c.get("type") == names.PROGRESSING), "")
 
 
 def _note(spec: batchsandbox.BoxSpec) -> str:

@@ -1,0 +1,76 @@
+"""Where a pause or a resume stands and what it waits for, in one line: what `osbctl explain` shows. Pure.
+
+In: a `BatchView` and what the snapshot says about itself. Out: a sentence, "" when there is nothing to say. The steps
+are those of `osb.decide.pausing` and `osb.decide.resuming`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from osb.api import names
+from osb.decide import boxslots, resuming
+from osb.decide.conditions import stored
+from osb.decide.pause import Step, situation, step
+from osb.decide.pausing import SLACK, snapshot_name
+from osb.facts.boxview import BatchView
+
+
+def standing(view: BatchView, progress: str = "") -> str:
+    """`pause, step 3 of 4: snapshot box-pause is Committing (the commit Job runs); given up in 9m`."""
+    phase = view.spec.phase
+    if phase == names.PAUSING:
+        options = view.options
+        limit = options.task_stop_timeout + options.commit_timeout + SLACK
+        return f"pause, {_pausing(view, progress)}; {_left(view, limit)}{_next(view, wanted=True)}"
+    if phase == names.RESUMING:
+        return f"resume, {_resuming(view)}; {_left(view, view.options.resume_timeout)}{_next(view, wanted=False)}"
+    return _at_rest(view)
+
+
+def _pausing(view: BatchView, progress: str) -> str:
+    own = view.snapshot if view.snapshot is not None and view.snapshot.owner_uid == view.spec.uid else None
+    if view.spec.detaching:
+        return "step 4 of 4: the pool deletes the pod that was saved"
+    if own is not None and own.phase == names.SUCCEED:
+        return f"step 4 of 4: the images are saved, {len(boxslots.listed(view))} pod(s) still to go"
+    if own is not None:
+        told = f" ({progress})" if progress else ""
+        return f"step 3 of 4: snapshot {own.name} is {own.phase or 'new'}{told}"
+    if view.spec.task_template is not None and not (view.tasks and view.tasks.stopped):
+        return "step 1 of 4: its tasks are being stopped"
+    return f"step 2 of 4: snapshot {snapshot_name(view.spec.name)} is to be made"
+
+
+def _resuming(view: BatchView) -> str:
+    if not resuming.applied(view):
+        return "step 1 of 2: the saved images are to be put into the template"
+    pods = [pod for pod in boxslots.owned(view).by_slot.values() if not pod.deleting]
+    if not pods:
+        return "step 2 of 2: its pod is to be made"
+    reasons = ", ".join(f"{container}: {reason}" for container, reason in pods[0].waiting)
+    return f"step 2 of 2: pod {pods[0].name} is not ready" + (f" ({reasons})" if reasons else "")
+
+
+def _left(view: BatchView, limit: float) -> str:
+    since = stored(view.spec.status, now=view.now).since(names.PROGRESSING) or view.now
+    left = (since + timedelta(seconds=limit) - view.now).total_seconds()
+    return f"given up in {left / 60:.0f} min" if left >= 60 else f"given up in {max(left, 0):.0f} s"
+
+
+def _next(view: BatchView, *, wanted: bool) -> str:
+    """A newer opposite wish, which is handled afterwards."""
+    opposite = view.spec.pause is not None and view.spec.pause is not wanted
+    return f"; then {'resume' if wanted else 'pause'}, as asked meanwhile" if opposite else ""
+
+
+def _at_rest(view: BatchView) -> str:
+    answer = step(situation(view))
+    if answer is Step.WAIT:
+        return "a pause is asked for and waits for a running pod"
+    if answer is Step.IDLE:
+        what = "pause" if view.spec.pause else "resume"
+        return f"the last {what} failed; asked again (pause: null, then the value) it is tried again"
+    if answer in (Step.PAUSE, Step.RESUME):
+        return f"a {answer.value} is asked for and begins with the next pass"
+    return ""

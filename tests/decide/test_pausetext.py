@@ -1,0 +1,60 @@
+"""The line that tells where a pause or a resume stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from osb.api import names
+from osb.decide.pausetext import standing
+from osb.facts.boxview import TaskSummary
+from tests.doubles.boxworld import World, pause, running
+
+
+def pausing() -> World:
+    world = running()
+    world.edit(pause=True)
+    world.run()
+    return world
+
+
+def test_a_running_sandbox_has_nothing_to_say() -> None:
+    assert standing(running().view()) == ""
+
+
+def test_a_pause_names_its_step_what_it_waits_for_and_its_limit() -> None:
+    world = pausing()
+    assert standing(world.view()).startswith("pause, step 2 of 4: snapshot box-pause is to be made; given up in 13 min")
+    world.run()
+    told = standing(world.view(), "The commit Job runs, attempt 1 of 3")
+    assert told.startswith("pause, step 3 of 4: snapshot box-pause is Pending (The commit Job runs, attempt 1 of 3)")
+    world.saved()
+    assert "step 4 of 4: the images are saved, 1 pod(s) still to go" in standing(world.view())
+
+
+def test_tasks_come_first() -> None:
+    view = pausing().view()
+    view = replace(view, spec=replace(view.spec, task_template={}), tasks=TaskSummary(stopped=False))
+    assert "step 1 of 4: its tasks are being stopped" in standing(view)
+
+
+def test_a_resume_names_its_pod_and_why_it_is_not_ready() -> None:
+    world = pause(running())
+    world.edit(pause=False)
+    world.run()
+    assert standing(world.view()).startswith("resume, step 1 of 2: the saved images")
+    world.run(2)
+    assert "step 2 of 2: pod box-0 is not ready" in standing(world.view())
+
+
+def test_an_opposite_wish_is_told() -> None:
+    world = pausing()
+    world.edit(pause=False)
+    assert standing(world.view()).endswith("; then resume, as asked meanwhile")
+
+
+def test_a_failed_pause_says_how_it_is_tried_again() -> None:
+    view = running().view()
+    failed = {"type": names.PAUSE_FAILED, "status": "True", "reason": "SnapshotFailed", "message": ""}
+    seen = {"conditions": [failed], "pauseObservedGeneration": view.spec.generation}
+    spec = replace(view.spec, pause=True, status={**view.spec.status, **seen})
+    assert standing(replace(view, spec=spec)).startswith("the last pause failed; asked again")
