@@ -44,7 +44,8 @@ class Source:
 class Stream:
     """The loop of one kind. `synced` is set after the first finished list; `beat` is the monotonic time of the last
     sign of life; `again` asks for a relist. `allowed` is False while another controller holds the installation's Lease:
-    then nothing is read or enqueued, and the stream begins with a list when it may again."""
+    then nothing is read or enqueued, and the stream begins with a list when it may again. `grew` is set by a list: it may
+    have needed much memory."""
 
     source: Source
     kube: Kube
@@ -58,6 +59,7 @@ class Stream:
     again: threading.Event = field(default_factory=threading.Event)
     beat: float = field(default_factory=time.monotonic)
     version: str = ""
+    grew: bool = False
 
     def run(self) -> None:
         """Until `stop`: list, watch, and start over after any failure, with a growing, jittered pause."""
@@ -87,6 +89,7 @@ class Stream:
         self.version = self.forward.relist(self.source.kind, pages)
         self.beat = time.monotonic()
         self.synced.set()
+        self.grew = True
         if trace.on:
             trace.mark("listed", self.source.kind)
         log.info(

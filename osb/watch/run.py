@@ -17,6 +17,7 @@ from osb.config import Settings
 from osb.errors import ApiError, StoreDown
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
+from osb.obs import heap
 from osb.obs.log import get_logger
 from osb.reconcile.installation import Installation
 from osb.store.client import Store
@@ -100,10 +101,17 @@ class Watcher:
                         stream.again.set()
             except (StoreDown, ApiError) as error:
                 log.warning("the guard could not look", error=str(error))
+            self._shrink()
             stuck = [s.source.kind for s in self.streams if time.monotonic() - s.beat > EXIT_AFTER]
             if stuck and not self.stop.is_set():
                 log.error("no sign of life from a stream, leaving", kinds=stuck)
                 os._exit(1)
+
+    def _shrink(self) -> None:
+        """Lists of many pods need memory for a moment; do not keep it."""
+        if any(stream.grew for stream in self.streams) and heap.trim():
+            for stream in self.streams:
+                stream.grew = False
 
     def ready(self) -> bool:
         """True after the first list of every kind, while none is stale (twice the watch timeout)."""
