@@ -44,8 +44,8 @@ class Source:
 class Stream:
     """The loop of one kind. `synced` is set after the first finished list; `beat` is the monotonic time of the last
     sign of life; `again` asks for a relist. `allowed` is False while another controller holds the installation's Lease:
-    then nothing is read or enqueued, and the stream begins with a list when it may again. `grew` is set by a list: it may
-    have needed much memory."""
+    then nothing is read or enqueued, and the stream begins with a list when it may again. `grew` is set by a list:
+    it may have needed much memory."""
 
     source: Source
     kube: Kube
