@@ -63,6 +63,7 @@ def controller(
         first.gone("pool")
         first.gone("pod", seconds=90)  # a real garbage collector learns of new kinds within half a minute
         yield one
+        assert one.crashes() == []
     finally:
         one.stop()
 

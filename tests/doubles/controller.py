@@ -23,6 +23,9 @@ SETTINGS = {
 }
 
 
+FIRST = ("watcher-1", "worker-1", "worker-2", "beat-1")
+
+
 @dataclass
 class Controller:
     """`start()` starts one of each, two workers; `kill` and `spawn` change that while tests run."""
@@ -37,8 +40,8 @@ class Controller:
         self.redis_server = EmbeddedRedis(self.folder / "redis")
         self.redis_server.start()
         self.redis = redis.Redis.from_url(self.redis_server.url, decode_responses=True, encoding_errors="replace")
-        for role in ("watcher-1", "worker-1", "worker-2", "beat-1"):
-            self.spawn(role)
+        for name in FIRST:
+            self.spawn(name)
 
     def spawn(self, name: str) -> None:
         """Start a process; the part before the dash says which: watcher, worker, beat, flower."""
@@ -70,6 +73,15 @@ class Controller:
         self.redis.close()
         self.redis_server.stop()
 
+    def restore(self) -> None:
+        """The processes of the start, each running."""
+        for name in FIRST:
+            process = self.processes.get(name)
+            if process is None or process.poll() is not None:
+                self.spawn(name)
+            else:
+                process.send_signal(signal.SIGCONT)
+
     def alive(self) -> bool:
         """Fails with the last words of a process that ended by itself."""
         for name, process in self.processes.items():
@@ -94,6 +106,12 @@ class Controller:
             "PYTHONUNBUFFERED": "1",
             **self.settings,
         }
+
+    def crashes(self) -> list[str]:
+        """Lines of any log that tell of a bug: a reconcile or a process that ended in an exception nobody expected."""
+        told = ("a reconcile crashed", "Unrecoverable error")
+        lines = (line for path in self.folder.glob("*.log") for line in path.read_text(errors="replace").splitlines())
+        return [line[:600] for line in lines if any(text in line for text in told)]
 
     def celery(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """A celery command of a person at a terminal."""
@@ -122,7 +140,7 @@ class Controller:
         role = name.partition("-")[0]
         celery = str(BIN / "celery")
         if role == "watcher":
-            return [sys.executable, "-c", "from osb.watch.main import run; raise SystemExit(run())"]
+            return [str(BIN / "osbctl"), "watch"]
         if role == "worker":
             queues = ",".join(all_queues())
             quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
@@ -141,6 +159,8 @@ class Controller:
                 "8",
                 *quiet,
             ]
+        if role == "flower":
+            return [celery, "-A", "workers", "flower", "--address=127.0.0.1"]
         if role == "beat":
             return [celery, "-A", "beat", "beat", "--pidfile="]
         raise KeyError(name)

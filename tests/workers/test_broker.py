@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from kombu import Connection
 
 from workers import broker
@@ -34,3 +35,24 @@ def test_messages_are_remembered_and_acknowledged_as_before(redis_url: str) -> N
             assert client.hlen("unacked") == 1
             message.ack()
             assert client.hlen("unacked") == 0
+
+
+def test_a_channel_whose_connection_is_gone_can_be_closed_with_messages_in_work(redis_url: str) -> None:
+    broker.install()
+    # Given a message that a worker has taken and not acknowledged
+    connection = Connection(redis_url)
+    queue = connection.SimpleQueue("q")
+    queue.put({"n": 1})
+    message = queue.get(timeout=5)
+    channel = message.channel
+    # When the connection is lost, pool and all
+    transport = connection.transport
+    transport.client = None
+    channel._disconnect_pools()
+    # Then neither an acknowledgement nor the end of the channel is more than a lost connection
+    with pytest.raises(transport.connection_errors):
+        message.ack()
+    channel.close()
+    assert channel.closed
+    transport.client = connection
+    connection.release()
