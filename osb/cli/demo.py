@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ from osb.local.folder import make as make_folder
 from osb.local.up import FLOWER_USER, Everything, Options
 
 EXAMPLE = "Example: osbctl demo   (in a terminal it goes on after the story, until Ctrl-C)"
+EXECUTORS = 250  # more addresses than the story uses pods; other systems have only one loopback address
 
 
 class _Stopped(Exception):
@@ -53,7 +55,8 @@ def _play(folder: Path, *, pod_ready: str, stay: bool | None) -> int:
         signal.signal(number, lambda *_: over.set())
     _forget_settings()
     env = {"OSB_INSTALLATION": "demo", "OSB_HEALTH_PROBE_BIND_ADDRESS": "0"}
-    options = Options(folder=folder, env=env, simulate=True, threads=16, pod_ready=pod_ready, task_events=True)
+    options = Options(folder=folder, env=env, simulate=True, threads=16, pod_ready=pod_ready, task_events=True,
+                      executors=EXECUTORS if sys.platform == "linux" else 0)  # fmt: skip
     screen = Screen()
     everything = Everything(options, say=lambda line: screen.say("plain", line))
     with screen:
@@ -91,7 +94,7 @@ def _tell(everything: Everything, screen: Screen, over: threading.Event, *, stay
     world.show = screen.show
     try:
         begun = time.monotonic()
-        Story(world, screen.say).run()
+        Story(world, screen.say, tasks=everything.options.executors > 0).run()
         screen.say("title", f"done: the story took {time.monotonic() - begun:.0f} s")
         if stay:
             screen.say("plain", "everything goes on until Ctrl-C; try the lines below in another terminal")

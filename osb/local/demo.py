@@ -1,4 +1,4 @@
-"""The demo's story: a pool, a batch of ten, ten batches of one, a lost pod, an expiry, a scale-down.
+"""The demo's story: a pool, a batch of ten, ten batches of one, a lost pod, an expiry, a scale-down, five tasks.
 
 Each step prints what a person would have typed, waits for the result, and prints what was decided and why (from the
 journal, the status and the Events) and how long it took from create to published endpoints. It is written against
@@ -58,9 +58,11 @@ class Story:
     say: Callable[[str, str], None]
     measured: dict[str, float] = field(default_factory=dict)
     about: list[str] = field(default_factory=list)  # sandboxes of the present step
+    tasks: bool = True  # task executors listen in the pods
 
     def run(self) -> None:
-        for number, (title, step) in enumerate(STEPS, 1):
+        steps = [(title, step) for title, step in STEPS if self.tasks or step is not _tasks]
+        for number, (title, step) in enumerate(steps, 1):
             self.say("title", f"{number}. {title}")
             since = self.stage.now_ms()
             self.about = []
@@ -209,6 +211,41 @@ def _settled(story: Story, allocated: int) -> bool:
     return story.status("pool", POOL).get("allocated") == allocated
 
 
+WORK = ("sleep 1", "sleep 2; echo done", "exit 3", "sleep 5", "sleep 7")
+
+
+def _tasks(story: Story) -> None:
+    """Five different tasks on warm pods; each gives its pod back as soon as it is over."""
+    story.until("warm pods again", lambda: (story.status("pool", POOL).get("available") or 0) >= len(WORK))
+    story.typed("kubectl apply -f - <<'EOF'",
+                f"{{apiVersion: {GROUP}/v1alpha1, kind: BatchSandbox, metadata: {{name: work}}, spec: {{",
+                f"  poolRef: {POOL}, replicas: 5, taskResourcePolicyWhenCompleted: Release,",
+                "  taskTemplate: {spec: {process: {command: [/bin/sh, -c]}}}, shardTaskPatches: [",
+                *(f"    {{spec: {{process: {{args: ['{script}']}}}}}}," for script in WORK),
+                "  ]}}", "EOF")  # fmt: skip
+    story.about = ["work"]
+    held = story.status("pool", POOL).get("allocated") or 0
+    story.stage.create("batchsandbox", box_body(
+        "work", len(WORK), taskResourcePolicyWhenCompleted="Release",
+        taskTemplate={"spec": {"process": {"command": ["/bin/sh", "-c"]}}},
+        shardTaskPatches=[{"spec": {"process": {"args": [script]}}} for script in WORK]))  # fmt: skip
+    told: list[str] = []
+
+    def over() -> bool:
+        status = story.status("batchsandbox", "work")
+        line = (f"{status.get('taskRunning', 0)} run, {status.get('taskSucceed', 0)} succeeded, "
+                f"{status.get('taskFailed', 0)} failed; pods held: {status.get('replicas', 0)}")  # fmt: skip
+        if "taskRunning" in status and line not in told:
+            told.append(line)
+            story.say("fact", line)
+        return (status.get("taskSucceed"), status.get("taskFailed"), status.get("replicas")) == (4, 1, 0)
+
+    took = story.until("all tasks are over and all pods are back", over)
+    story.until("the pool has them", lambda: _settled(story, held))
+    story.say("fact", f"all five over and back in the pool after {took:.1f} s, each as soon as its task had ended")
+    story.tell_events("work", "PodReleased")
+
+
 STEPS: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("A pool that keeps at least 5 pods warm", _warm),
     ("A batch of ten sandboxes", _ten),
@@ -216,6 +253,7 @@ STEPS: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("A pod is lost", _lost),
     ("A sandbox expires", _expiry),
     ("A batch is scaled down", _down),
+    ("Five tasks, each giving its pod back when it is over", _tasks),
 )
 
 

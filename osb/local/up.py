@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from osb.config import Settings
@@ -44,6 +45,7 @@ class Options:
     flower_port: int = 0
     pod_ready: str = "0.5s"
     task_events: bool = False
+    executors: int = 0  # addresses of simulated pods on which a task executor listens (Linux: loopback has them all)
 
 
 class Everything:
@@ -75,6 +77,8 @@ class Everything:
         if self.options.simulate:
             folder = self.options.folder / "cluster"
             command = [sys.executable, "-m", "osb.sim", "--dir", str(folder), "--pod-ready", self.options.pod_ready]
+            if self.options.executors:
+                command += ["--first-address", self._executors()]
             one = self.supervisor.start(Program(name="cluster", command=command, grace=5.0, vital=True))
             self.kubeconfig = str(folder / "kubeconfig")
             self._wait(lambda: "ready http" in one.tail(4000), one, timeout)
@@ -109,9 +113,20 @@ class Everything:
             self.redis.stop()
             self.redis = None
 
+    def _executors(self) -> str:
+        """Start the task executor of all simulated pods; the first of their addresses, drawn by lot."""
+        first = IPv4Address("127.16.1.1") + secrets.randbelow(3000) * 256
+        last = first + self.options.executors - 1
+        command = [
+            sys.executable, "-m", "osb.executor", "--addresses", f"{first}-{last}",
+            "--data-dir", str(self.options.folder / "tasks"), "--stop-grace", "2",
+        ]  # fmt: skip
+        self.supervisor.start(Program(name="executors", command=command, grace=3.0))
+        return str(first)
+
     def stop_controller(self) -> None:
         """Stop everything but the servers, so that the caller can still release the Lease."""
-        keep = [one for one in self.supervisor.running if one.program.name == "cluster"]
+        keep = [one for one in self.supervisor.running if one.program.name in ("cluster", "executors")]
         self.supervisor.running = [one for one in self.supervisor.running if one not in keep]
         self.supervisor.stop()
         self.supervisor.running = keep

@@ -29,6 +29,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="loopback port (default: a free one)")
     parser.add_argument("--pod-ready", default="0.5s", help="time from binding to Ready, e.g. 2s (default 0.5s)")
     parser.add_argument("--nodes", type=int, default=1, help="how many nodes the kubelet plays")
+    parser.add_argument("--first-address", default="", help="of the pods, in 127.16.0.0/12 (default: drawn by lot)")
     parser.add_argument("--no-kubelet", action="store_true", help="only the API server")
     parser.add_argument("--kubelet-for", type=Path, metavar="KUBECONFIG", help="only the kubelet, for this cluster")
     found = parser.parse_args()
@@ -53,7 +54,10 @@ def _say(line: str) -> None:
 
 
 async def _kubelet(arguments: argparse.Namespace) -> None:
-    kubelet = FakeKubelet(arguments.kubelet_for, pod_ready=arguments.pod_ready, nodes=arguments.nodes)
+    kubelet = FakeKubelet(
+        arguments.kubelet_for, pod_ready=arguments.pod_ready, nodes=arguments.nodes,
+        first_address=arguments.first_address,
+    )  # fmt: skip
     task = asyncio.create_task(kubelet.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -79,7 +83,7 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 50)  # many objects that stay: full collections would cost more than they find
     cluster = SimCluster.start(
         folder, port=arguments.port, pod_ready=arguments.pod_ready, nodes=arguments.nodes,
-        kubelet=not arguments.no_kubelet,
+        kubelet=not arguments.no_kubelet, first_address=arguments.first_address,
     )  # fmt: skip
     _say(f"ready {cluster.url}")
     over.wait()

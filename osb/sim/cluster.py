@@ -43,6 +43,7 @@ class SimCluster:
         pod_ready: float = 0.5,
         kubelet: bool = True,
         nodes: int = 1,
+        first_address: str = "",
         **options: Any,
     ) -> None:
         self.folder = folder
@@ -52,6 +53,7 @@ class SimCluster:
         self._pod_ready = pod_ready
         self._with_kubelet = kubelet
         self._nodes = nodes
+        self._first_address = first_address
         self._options = options
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="sim-cluster", daemon=True)
@@ -72,7 +74,8 @@ class SimCluster:
     ) -> SimCluster:
         """A cluster that answers.
 
-        `options`: nodes; the rest goes to `ApiServer` (window, bookmark_every, auto_namespaces).
+        `options`: nodes, first_address (of the pods); the rest goes to `ApiServer` (window, bookmark_every,
+        auto_namespaces).
         """
         cluster = cls(Path(folder), port=port, pod_ready=pod_ready, kubelet=kubelet, **options)
         cluster.folder.mkdir(parents=True, exist_ok=True)
@@ -169,7 +172,9 @@ class SimCluster:
         assert self._over is not None
         tasks: list[asyncio.Task[None]] = []
         if self._with_kubelet:
-            kubelet = FakeKubelet(self.url, pod_ready=self._pod_ready, nodes=self._nodes)
+            kubelet = FakeKubelet(
+                self.url, pod_ready=self._pod_ready, nodes=self._nodes, first_address=self._first_address
+            )
             tasks = [asyncio.create_task(kubelet.run())]
             await kubelet.ready.wait()
         self._ready.set()

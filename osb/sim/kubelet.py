@@ -45,13 +45,14 @@ class FakeKubelet:
         nodes: int = 1,
         name: str = "sim-node",
         concurrency: int = 48,
+        first_address: str = "",
     ) -> None:
         self.pod_ready = pod_ready
         self.ready = asyncio.Event()
         self._access = access_of(source)
         self._names = [f"{name}-{index}" if nodes > 1 else name for index in range(nodes)]
         self._concurrency = concurrency
-        self._addresses = Addresses()
+        self._addresses = Addresses(first_address)
         self._runs: dict[tuple[str, str], PodRun] = {}
         self._waiting: dict[tuple[str, str], Obj] = {}
         self._tasks: set[asyncio.Task[None]] = set()

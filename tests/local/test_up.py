@@ -86,11 +86,13 @@ def test_the_demo_tells_its_whole_story_ends_with_zero_and_leaves_nothing(start,
         "A pod is lost",
         "expires",
         "scaled down",
+        "Five tasks",
     ):
         assert title in demo.text
     assert "$ kubectl apply" in demo.text and "decided  " in demo.text
     assert re.search(r"create → all 10 endpoints in [\d,]+ ms", demo.text)
     assert "PodLost" in demo.text and "event    Expired" in demo.text
+    assert "0 run, 4 succeeded, 1 failed; pods held: 0" in demo.text
     assert demo.left() == []
     assert list(tmp_path.glob("osb-demo-*")) == []
 
