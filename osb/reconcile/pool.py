@@ -60,7 +60,11 @@ def reconcile(p: Pass) -> Outcome:
     if not p.deep and not _grow_now(now, served):
         return _fast_outcome(p, now, served)
     p.deep = True
-    return poolpass.full(p, proof, load(p) if served.settled else now, served)
+    if served.settled:
+        now = load(p)
+        if now.pool is None:
+            return _gone(p)
+    return poolpass.full(p, proof, now, served)
 
 
 def _grow_now(now: Load, served: serve.Served) -> bool:

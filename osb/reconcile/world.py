@@ -178,9 +178,7 @@ def make_world(settings: Settings, *, role: str = "worker") -> World:
         forward=Forwarder(store),
         events=EventRecorder(kube, "batchsandbox-controller"),
         keeper=LeaseKeeper(store.queue),
-        writers=ThreadPoolExecutor(
-            min(settings.write_threads, settings.alloc_concurrency), thread_name_prefix="write"
-        ),
+        writers=ThreadPoolExecutor(min(settings.write_threads, settings.alloc_concurrency), thread_name_prefix="write"),
         claimers=ThreadPoolExecutor(settings.write_threads, thread_name_prefix="claim"),
         watchdog=watchdog,
     )

@@ -151,3 +151,18 @@ def test_a_run_that_goes_on_sends_itself_no_message(passes: Passes) -> None:
     assert "allocated 1" in said
     assert passes.store.redis.llen(queue) == before
     assert passes.store.queue.peek(key).dirty_ms is None
+
+
+def test_a_pool_that_goes_while_it_serves_is_no_crash(passes: Passes) -> None:
+    passes.warm()
+    passes.box("b")
+    passes.sync()
+
+    def go() -> None:
+        raw = passes.get("pool", "warm")
+        passes.delete("pool", "warm")
+        raw["metadata"]["resourceVersion"] = str(int(raw["metadata"]["resourceVersion"]) + 1000)
+        passes.world.forward.delete("pool", raw)
+
+    outcome = passes.run(POOL, "warm", step=once("status", go, []))
+    assert "pool is gone" in outcome.summary
