@@ -92,7 +92,7 @@ def boxes_of_pool(p: Pass, pool: str) -> tuple[list[Box], bool]:
 
 def live_boxes(p: Pass, pool: str, *, all_claims: bool = False) -> list[Box]:
     """The same by a live list of the namespace. `all_claims`: with all whose record may name pods of this pool though
-    poolRef says nothing of it: one that cannot be read, one that names no pool."""
+    poolRef says nothing of it: one that cannot be read, one that names no pool, one that was taken off."""
     every, _ = p.kube.all("batchsandbox", p.key.namespace)
     return [box for box in parsed(every) if _concerns(box.spec, pool) or (all_claims and _may_claim(box.spec))]
 
@@ -104,7 +104,7 @@ def _concerns(box: BoxSpec, pool: str) -> bool:
 
 
 def _may_claim(box: BoxSpec) -> bool:
-    return box.record_error is not None or (box.record is not None and not box.record.pool_ref)
+    return names.FINALIZER_POOL in box.finalizers or box.record_error is not None or box.record is not None
 
 
 def pods_of(p: Pass, kind: str, owner_uid: str) -> tuple[list[PodFact], bool]:

@@ -6,8 +6,9 @@ acknowledged releases are claims; two claims on one pod are reserved for both, r
 waiting sandbox is touched between the list and the commit, which kills claims of workers from before the loss.
 
 What an unclaimed pod becomes (spec/pool.md 6.7): never Running, free; with an open restart attempt, a suspect label, or
-older than a time in which nobody watched the cluster, dirty by policy; else dirty and adopted, which is one small write
-that also disarms deletes still in flight.
+older than a time in which nobody watched, dirty by policy; so too when some sandbox still shows its address,
+or has lost its record and shows none, for then the record was edited while the ledger was lost. Else dirty and adopted,
+which is one small write that also disarms deletes still in flight.
 """
 
 from __future__ import annotations
@@ -57,10 +58,15 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     boxes = _touched(p, [box.spec for box in gather.live_boxes(p, pool.name, all_claims=True)], pool, epoch)
     found = claims_on(pods, boxes, pool)
     trusted = _trusted(p, former, pool)
+    shown = {address for box in boxes for address in box.endpoints or () if address}
+    known = not any(_stripped(box) for box in boxes)
     entries = {
-        name: entry_of(pod, found.get(name, ()), former, trusted=trusted, watched=_watched(p, pod))
+        name: entry_of(
+            pod, found.get(name, ()), former, trusted=trusted,
+            watched=known and pod.ip not in shown and _watched(p, pod),
+        )
         for name, pod in pods.items()
-    }
+    }  # fmt: skip
     p.step("rebuild-listed")
     p.check()
     seq = max((entry.seq for entry in entries.values()), default=0)
@@ -88,8 +94,11 @@ def _touched(p: Pass, boxes: Sequence[BoxSpec], pool: PoolSpec, epoch: str) -> l
                     raise
         return None
 
-    waiting = [box for box in boxes if claims.wants(box, pool.uid)]
-    result = [box for box in boxes if not claims.wants(box, pool.uid)]
+    def waits(box: BoxSpec) -> bool:
+        return claims.effective_pool(box)[0] == pool.name and bool(claims.wants(box, pool.uid))
+
+    waiting = [box for box in boxes if waits(box)]
+    result = [box for box in boxes if not waits(box)]
     for box, answer in zip(waiting, in_parallel(p, touch, waiting), strict=True):
         if isinstance(answer, ApiError):
             raise answer
@@ -99,13 +108,14 @@ def _touched(p: Pass, boxes: Sequence[BoxSpec], pool: PoolSpec, epoch: str) -> l
 
 
 def claims_on(pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolSpec) -> dict[str, list[_Claim]]:
-    """Pod name -> who claims it. An unreadable record claims every pod of this pool that its text names."""
+    """Pod name -> who claims it. An unreadable record claims every pod of this pool that its text names, or whose
+    address its sandbox shows."""
     found: dict[str, list[_Claim]] = {}
     for box in boxes:
         if box.record_error is not None:
             text = " ".join(str(box.annotations.get(key, "")) for key in (names.ALLOC_STATUS, names.ALLOC_RELEASE))
-            for name in pods:
-                if name in text:
+            for name, fact in pods.items():
+                if name in text or (fact.ip and fact.ip in (box.endpoints or ())):
                     found.setdefault(name, []).append(_Claim(box, 0, 0, False))
             continue
         record = box.record
@@ -116,6 +126,12 @@ def claims_on(pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolS
             if pod is not None and (not uid or pod.uid.startswith(uid)):
                 found.setdefault(name, []).append(_Claim(box, slot, record.seq, True))
     return found
+
+
+def _stripped(box: BoxSpec) -> bool:
+    """It has been given pods, and nothing on it tells which: record and addresses are gone or cannot be read."""
+    given = names.FINALIZER_POOL in box.finalizers and (box.record is None or box.record_error is not None)
+    return given and not any(box.endpoints or ())
 
 
 def entry_of(pod: PodFact, claimed: Sequence[_Claim], former: Former, *, trusted: bool, watched: bool) -> LedgerEntry:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from osb.api import names
 from osb.api.key import BATCHSANDBOX, POOL, Key
 from osb.api.record import Record, format
@@ -199,6 +201,30 @@ def test_an_unreadable_record_without_a_pool_keeps_its_pods_when_redis_is_lost(
     assert pod not in passes.record("c")
     assert passes.there("pod", pod)
     assert passes.entries()[pod].state == HELD
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("][", "shown"), (None, "shown"), ('{"pods":[]}', "shown"), ("][", "taken off too"), (None, "taken off too")],
+)
+def test_a_record_that_was_overwritten_while_redis_was_lost_makes_nobody_elses_pod_of_it(
+    passes: Passes, simulated: SimCluster, text: str | None, address: str
+) -> None:
+    # Given a used pod whose sandbox's record says nothing of it any more, before any pass could see that
+    run = held(passes, simulated, 1)
+    [pod] = passes.record()
+    run.lost.add(pod)
+    marks: dict[str, str | None] = {names.ALLOC_STATUS: text}
+    if address != "shown":
+        marks[names.ENDPOINTS] = None
+    passes.patch("batchsandbox", "b", {"metadata": {"annotations": marks}})
+    passes.store.redis.flushall()
+    # When another sandbox waits for a pod
+    passes.box("c", replicas=1)
+    run.settle()
+    # Then it does not get the used one (checked after every pass, too)
+    run.served("c")
+    assert pod not in passes.record("c")
 
 
 def test_a_pod_that_was_lost_together_with_redis_is_replaced(passes: Passes, simulated: SimCluster) -> None:
