@@ -80,19 +80,20 @@ def _follow_up(p: Pass, view: BatchView, done: Applied) -> None:
     pool = claims.effective_pool(spec)[0]
     if pool and pool != names.ANY_POOL and p.deep and (claims.wants(spec) or claims.needs_release(spec)):
         adds.append(Add(key=Key(POOL, spec.namespace, pool), reason=f"sandbox {spec.name} waits"))
-    if spec.phase != names.PAUSED and (done.writes or p.deep or _has_idle_pod(view)):
-        runs_tasks = spec.task_template is not None or names.FINALIZER_TASKS in spec.finalizers
-        adds += (
-            []
-            if not runs_tasks
-            else [Add(key=Key(TASKS, spec.namespace, spec.name), reason="its sandbox was reconciled")]
-        )
+    runs_tasks = spec.task_template is not None or names.FINALIZER_TASKS in spec.finalizers
+    if runs_tasks and spec.phase != names.PAUSED and (p.deep or _concerns_tasks(view, done, spec.phase)):
+        adds.append(Add(key=Key(TASKS, spec.namespace, spec.name), reason="its sandbox was reconciled"))
     if adds:
         p.store.queue.add(adds)
 
 
-def _has_idle_pod(view: BatchView) -> bool:
-    """A pod with an address for which the task side knows no task: new in its slot, or Redis forgot."""
+def _concerns_tasks(view: BatchView, done: Applied, phase: str) -> bool:
+    """More than counters were written, or a pod with an address has no task: new in its slot, or Redis forgot.
+
+    Counters come from the tasks' pass: to wake it for them would poll every executor again for each end of a task.
+    """
+    if phase != view.spec.phase or any(word != "status" for word in done.counts):
+        return True
     if view.tasks is None:
         return False
     pods = boxslots.listed(view).items()

@@ -40,6 +40,7 @@ PASS_BUDGET = 10.0  # seconds that one pass waits for executors
 ASK_SHARE = 6.5  # of these, for asking
 WAIT_FOR_FINALIZER = 1.0
 AFTER_FAILED_WRITE = 3.0
+QUICK = 0.3  # a pass this short does not shorten the wait for the next
 
 Obj = dict[str, Any]
 
@@ -252,4 +253,7 @@ class _Pass:
             return After(seconds=AFTER_FAILED_WRITE, summary=f"{text}; {self.failed}", progress=progress)
         if step.again is None:
             return Done(summary=text, progress=progress)
-        return After(seconds=step.again, summary=text, progress=progress)
+        # A poll of a thousand executors takes a while: the interval is from start to start, with a breath between.
+        took = time.monotonic() - self.started
+        seconds = step.again if took < QUICK else max(step.again - took, step.again / 3)
+        return After(seconds=seconds, summary=text, progress=progress)

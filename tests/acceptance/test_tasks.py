@@ -174,7 +174,7 @@ def test_losing_redis_neither_repeats_finished_tasks_nor_forgets_running_ones(
 ) -> None:
     space.warm("warm", 4, 4, 0, 8, template=with_executor("fake"))
     space.box("kept", 2, taskTemplate=task(fake(0.1)), taskResourcePolicyWhenCompleted="Release",
-              shardTaskPatches=[{}, {"spec": {"process": fake(6)}}])  # fmt: skip
+              shardTaskPatches=[{}, {"spec": {"process": fake(12)}}])  # fmt: skip
     space.until_box("kept", lambda b: counts(b) == (1, 1, 0, 0, 0) and b["status"]["replicas"] == 1)
     controller.redis.flushall()
     done = space.until_box("kept", lambda b: counts(b) == (0, 2, 0, 0, 0), seconds=60)

@@ -45,15 +45,17 @@ BODIES = {
 
 
 class Counting(Fakes):
-    """Fakes that report each start to a shared counter."""
+    """Fakes that report each start and its end to shared books."""
 
-    def __init__(self, starts: Counter[str]) -> None:
+    def __init__(self, starts: Counter[str], ends: dict[str, float]) -> None:
         super().__init__()
         self._starts = starts
+        self._ends = ends
 
     def start(self, task: Task, folder: Folder) -> None:
         self._starts[task.name] += 1
         super().start(task, folder)
+        self._ends[task.name] = self._running[task.pid].ends
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Executors:
     folder: Path
     kind_of: Callable[[Obj], str] = lambda pod: str((pod["metadata"].get("annotations") or {}).get(MARK, ""))
     starts: Counter[str] = field(default_factory=Counter)
+    ends: dict[str, float] = field(default_factory=dict)  # when a pretended task ends by itself, time.time()
+    polls: int = 0  # lists that pretended executors were asked for
     requests: list[tuple[str, str]] = field(default_factory=list)  # (address, request line) seen by false executors
     on: dict[str, tuple[str, Any]] = field(default_factory=dict)  # pod UID -> (address, what listens there)
     seen: set[str] = field(default_factory=set)
@@ -119,11 +123,21 @@ class Executors:
         if kind == "real":
             self.on[uid] = address, self._process(uid, address)
         elif kind == "fake":
-            one = Executor(Folder(None), Counting(self.starts), grace=GRACE)
+            one = Executor(Folder(None), Counting(self.starts, self.ends), grace=GRACE)
+            self._count_polls(one)
             self._run(one.listen(address, PORT))
             self.on[uid] = address, one
         elif kind in ("hang", "garbage", "foreign"):
             self.on[uid] = address, self._run(asyncio.start_server(self._false(kind, address), address, PORT))
+
+    def _count_polls(self, one: Executor) -> None:
+        listed = one.table.listed
+
+        def counted() -> list[Obj]:
+            self.polls += 1
+            return listed()
+
+        one.table.listed = counted  # type: ignore[method-assign]  # the server asks its table anew each time
 
     def _process(self, uid: str, address: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
