@@ -119,8 +119,10 @@ def _create(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
     if view.push_secret:
         secret = view.options.push_secret
         return _fail(view, REASON_PUSH_SECRET, f"push secret {secret} is {view.push_secret} in {meta['namespace']}")
-    if view.node_gone:
-        return _fail(view, REASON_NODE, f"node {status.get('sourceNodeName')} does not exist")
+    if view.node_gone or not status.get("sourceNodeName"):
+        node = status.get("sourceNodeName")
+        text = f"node {node} does not exist" if node else f"pod {status.get('sourcePodName')} is on no node"
+        return _fail(view, REASON_NODE, text)
     if view.source is None or not usable(view.source, status["sourcePodUID"]):
         text = f"source pod not found: pod {status.get('sourcePodName')} does not run any more"
         return _fail(view, names.REASON_SOURCE_POD_NOT_FOUND, text)

@@ -107,7 +107,7 @@ def test_never_above_max_never_both_and_never_more_idle_than_there_are(numbers: 
     assert decision.create == 0 or numbers.all + decision.create <= limits.pool_max
     assert not (decision.create and decision.delete)
     assert decision.delete <= numbers.ready + numbers.pending
-    if decision.delete and numbers.schedulable <= limits.pool_max:
+    if decision.delete and numbers.schedulable + numbers.suspect <= limits.pool_max:
         assert numbers.schedulable - decision.delete >= limits.floor
 
 

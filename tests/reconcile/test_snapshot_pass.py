@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
 from osb.api import names
-from osb.errors import Refused, Unavailable
+from osb.errors import AlreadyExists, Refused, Unavailable
 from osb.kube.client import Kube
 from osb.sim import SimCluster
 from osb.store.client import Store
@@ -20,7 +21,9 @@ Obj = dict[str, Any]
 def saving(emptied: Store, client: Kube, simulated: SimCluster) -> Any:
     """A running sandbox `b` and a registry to save it to."""
     one = Passes(emptied, client, snapshot_registry="reg.example", pod_namespace="")
-    one.own()
+    with contextlib.suppress(AlreadyExists):
+        client.create("node", None, {"metadata": {"name": "node-1"}})
+    one.own(template={"spec": {"nodeName": "node-1", "containers": [{"name": "main", "image": "img"}]}})
     one.box_pass()
     one.ready()
     one.box_pass()
