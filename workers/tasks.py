@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Task
+from celery.exceptions import Reject
 
 from osb.api import key as keys
 from osb.errors import InvalidInput
 from osb.obs.log import get_logger
-from osb.reconcile.handle import handle
+from osb.reconcile.handle import STOPPING, handle
 from workers.app import app
 from workers.process import world
 
@@ -38,7 +39,10 @@ def _run(task: Task, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         log.warning(said, task=task.name, arguments=repr((args, kwargs))[:200])
         return said
     hand = not is_wake_up(task)
-    return handle(world(), key, reason=str(reason)[:120], hand=hand, task_id=str(task.request.id or ""))
+    said = handle(world(), key, reason=str(reason)[:120], hand=hand, task_id=str(task.request.id or ""))
+    if said == STOPPING:  # acknowledged, the wake-up would be lost until it is repeated, 10 s later
+        raise Reject(said, requeue=True)
+    return said
 
 
 def _arguments(namespace: object = None, name: object = None, reason: object = "") -> tuple[object, object, object]:

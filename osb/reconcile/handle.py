@@ -24,6 +24,7 @@ from osb.reconcile.contract import After, Done, Outcome, Part, Retry, Stop
 from osb.reconcile.world import Halted, Pass, World
 from osb.store.queue import How
 
+STOPPING = "stopping"  # what `handle` says when this process takes no more: another one should
 MAX_PASSES = 50
 MAX_SECONDS = 5.0
 CONFLICT_WAIT = 0.05
@@ -45,7 +46,7 @@ log = get_logger("reconcile")
 def handle(world: World, key: Key, *, reason: str = "", hand: bool = False, task_id: str = "") -> str:
     """Reconcile `key` if it asks for it and nobody else does. Never raises for anything the key's owner can cause."""
     if world.stop.is_set():
-        return "stopping"
+        return STOPPING
     said: list[str] = []
     started = time.monotonic()
     for number in range(MAX_PASSES):

@@ -111,18 +111,12 @@ def test_kubectl_shows_the_whole_life(space: Space, kubectl: str) -> None:
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
-def _runs(controller: Controller, text: str) -> int:
-    """Lines in the logs of all workers that have `text`."""
-    return sum(log.read_text(errors="replace").count(text) for log in controller.folder.glob("worker-*.log"))
-
-
 def test_a_hand_sent_task_runs_the_key_once_more(space: Space, controller: Controller) -> None:
     space.warm()
     wait_until(lambda: controller.at_rest("pool", f"{space.name}/warm"), 20)
-    line = f'"key":"pool/{space.name}/warm"'
-    before = _runs(controller, line)
+    before = controller.passes("pool", f"{space.name}/warm")
     controller.reconcile("pool", f"{space.name}/warm")
-    wait_until(lambda: _runs(controller, line) == before + 1, 10)
+    assert controller.passes("pool", f"{space.name}/warm") == before + 1
 
 
 @pytest.mark.parametrize(
@@ -130,10 +124,10 @@ def test_a_hand_sent_task_runs_the_key_once_more(space: Space, controller: Contr
     ["[]", '["../etc", "passwd"]', '["ns"]', "[1, 2]", '["ns", "name", "why", "more"]', '["NS", "x y"]'],
 )
 def test_nonsense_is_rejected_with_a_clear_message(controller: Controller, arguments: str) -> None:
-    before = _runs(controller, "rejected: ")
+    before = controller.told("worker", "rejected: ")
     sent = controller.celery("call", "osb.reconcile.pool", f"--args={arguments}")
     assert sent.returncode == 0
-    wait_until(lambda: _runs(controller, "rejected: ") > before, 10)
+    wait_until(lambda: controller.told("worker", "rejected: ") > before, 10)
     assert controller.alive()
 
 
@@ -151,10 +145,9 @@ def test_flower_asks_for_a_password_and_applies_tasks(space: Space, controller: 
         assert _status(f"{url}/workers") == 401
         assert _status(task, body) == 401
         # With them the key runs once more
-        line = f'"key":"pool/{space.name}/warm"'
-        before = _runs(controller, line)
+        before = controller.passes("pool", f"{space.name}/warm")
         assert _status(task, body, user="someone:secret") == 200
-        wait_until(lambda: _runs(controller, line) > before, 10)
+        wait_until(lambda: controller.passes("pool", f"{space.name}/warm") > before, 10)
     finally:
         controller.kill("flower-1", signal.SIGTERM)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,20 +122,27 @@ class Controller:
         )  # fmt: skip
 
     def reconcile(self, kind: str, member: str) -> None:
-        """Ask for one more pass by hand and wait until the key is at rest."""
+        """Ask for one more pass by hand and wait until it has run."""
         namespace, name = member.split("/")
+        wait_until(lambda: self.at_rest(kind, member), 20)
+        before = self.passes(kind, member)
         sent = self.celery("call", f"osb.reconcile.{kind}", f"--args={json.dumps([namespace, name, 'by hand'])}")
         assert sent.returncode == 0, sent.stderr
-        wait_until(lambda: self.at_rest(kind, member), 20)
+        wait_until(lambda: self.passes(kind, member) > before and self.at_rest(kind, member), 20)
 
     def at_rest(self, kind: str, member: str) -> bool:
-        """No message of the kind is on its way, and the key neither asks for a pass nor runs."""
-        parts = self.redis.pipeline()
-        parts.llen(f"osb.{kind}.now")
-        for part in ("dirty", "run"):
-            parts.zscore(f"osb:q:{kind}:{part}", member)
-        parts.hlen("unacked")
-        return not any(value for value in parts.execute())
+        """The key neither asks for a pass nor runs, and no timer of the next moments is set."""
+        soon = (time.time() + 2) * 1000
+        dirty, run, due = (self.redis.zscore(f"osb:q:{kind}:{part}", member) for part in ("dirty", "run", "due"))
+        return dirty is None and run is None and (due is None or due > soon)
+
+    def passes(self, kind: str, member: str) -> int:
+        """Passes over a key that the workers' logs tell of."""
+        return self.told("worker", f'"key":"{kind}/{member}"')
+
+    def told(self, role: str, text: str) -> int:
+        """How often the logs of these processes have `text`."""
+        return sum(log.read_text(errors="replace").count(text) for log in self.folder.glob(f"{role}-*.log"))
 
     def _command(self, name: str) -> list[str]:
         role = name.partition("-")[0]

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from celery import Task
+from celery.exceptions import Reject
+from celery.states import REJECTED
 
 from osb.api.key import BATCHSANDBOX, POOL, Key
 from osb.facts.adds import Add
@@ -60,6 +62,14 @@ def test_a_wake_up_that_comes_twice_runs_once(world: World) -> None:
     world.store.queue.add([Add(key=KEY, reason="event")])
     assert run(tasks.reconcile_batchsandbox, "default", "b", wake=True) == "no such sandbox"
     assert run(tasks.reconcile_batchsandbox, "default", "b", wake=True) == "clean"
+
+
+def test_a_wake_up_that_reaches_a_stopping_worker_goes_back_to_the_queue(world: World) -> None:
+    world.store.queue.add([Add(key=KEY, reason="event")])
+    world.halt()
+    done = tasks.reconcile_batchsandbox.apply(args=("default", "b"), headers={tasks.WAKE_HEADER: 1})
+    assert done.state == REJECTED
+    assert isinstance(done.result, Reject) and done.result.requeue
 
 
 def test_a_hand_sent_task_that_is_delivered_again_runs_once(world: World) -> None:
