@@ -55,5 +55,5 @@ def _run(bench: Bench, seconds: float) -> None:
     """Let time pass; what was killed starts again as under a supervisor."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        bench.rig.everything.supervisor.watch()
+        bench.rig.everything.watch()
         time.sleep(0.05)

@@ -156,7 +156,7 @@ class Rig:
         """Look every 50 ms, keep our processes running. Raises ConfigError when it takes too long."""
         end = time.monotonic() + seconds
         while not true():
-            self.everything.supervisor.watch()
+            self.everything.watch()
             if time.monotonic() > end:
                 raise ConfigError(f"waited {seconds:g} s for {what}; logs: {self.everything.supervisor.folder}")
             time.sleep(0.05)

@@ -88,7 +88,7 @@ def _tell(everything: Everything, screen: Screen, over: threading.Event, *, stay
     def look_after() -> None:
         if over.is_set():
             raise _Stopped
-        everything.supervisor.watch()
+        everything.watch()
 
     world = DemoWorld(settings, footer=tuple(footer), on_tick=look_after)
     world.show = screen.show

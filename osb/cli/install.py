@@ -49,7 +49,7 @@ def wait_ready(everything: Everything, over: threading.Event, *, timeout: float 
     deadline = time.monotonic() + timeout
     try:
         while not over.wait(0.1):
-            everything.supervisor.watch()
+            everything.watch()
             if everything.ready() and all(store.mirror.synced(kind) for kind in KINDS):
                 return
             if time.monotonic() > deadline:

@@ -115,7 +115,7 @@ def _run(own: Own, env: dict[str, str], folder: Path) -> None:
         wait_ready(everything, over)
         out.say("ready" if not over.is_set() else "stopping")
         while not over.wait(0.5):
-            everything.supervisor.watch()
+            everything.watch()
     finally:
         _end(everything, settings)
 

@@ -61,13 +61,25 @@ class EmbeddedRedis:
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
+    def log(self) -> Path:
+        return self.folder / "redis.log"
+
+    @property
     def pid(self) -> int:
         return self._process.pid if self._process else 0
+
+    @property
+    def ended(self) -> str:
+        """How a server that was started ended by itself, "" while it runs (or was never started)."""
+        code = self._process.poll() if self._process else None
+        if code is None:
+            return ""
+        return signal.Signals(-code).name if code < 0 else f"exit {code}"
 
     def start(self, *, timeout: float = 10.0) -> str:
         """Start and wait until it answers. Raises ConfigError with the server's last words when it does not."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        log = self.folder / "redis.log"
+        log = self.log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [

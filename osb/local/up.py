@@ -54,6 +54,7 @@ class Everything:
     def __init__(self, options: Options, *, say: Callable[[str], None] = lambda line: None) -> None:
         self.options = options
         self.supervisor = Supervisor(options.folder / "logs", say=say)
+        self._say = say
         self.redis: EmbeddedRedis | None = None
         self.redis_url = options.redis_url
         self.kubeconfig = options.kubeconfig
@@ -105,6 +106,13 @@ class Everything:
         files = [self._heartbeat(one.program.name) for one in self.supervisor.running
                  if one.program.name.startswith(names)]  # fmt: skip
         return bool(files) and all(file.exists() for file in files)
+
+    def watch(self) -> None:
+        """One look at all of it: what ended starts again. Raises ConfigError when that is no use or impossible."""
+        if self.redis is not None and (how := self.redis.ended):
+            self.redis.start()  # the same port and folder: its append-only file has everything
+            self._say(f"redis ended ({how}) and was started again on its port, with its data; log: {self.redis.log}")
+        self.supervisor.watch()
 
     def stop(self) -> None:
         """Stop the controller, then the servers."""

@@ -19,6 +19,8 @@ import pytest
 from osb.errors import ConfigError
 from osb.local import folder
 from osb.local.supervise import Program, Supervisor
+from osb.local.up import Everything, Options
+from osb.store.client import connect
 
 WAITS = [sys.executable, "-c", "import time\nwhile True: time.sleep(60)"]
 DEAF = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True)\n"
@@ -120,3 +122,24 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(
         one.mkdir()
     made = folder.make("osb-x")
     assert made.is_dir() and mine.is_dir() and other.is_dir() and not stale.exists()
+
+
+def test_a_redis_that_was_killed_comes_back_on_its_port_with_its_data(tmp_path: Path) -> None:
+    # Given the embedded Redis of an installation, with something in it
+    said: list[str] = []
+    everything = Everything(Options(folder=tmp_path), say=said.append)
+    everything.start_servers()
+    try:
+        assert everything.redis is not None
+        store = connect(everything.redis_url, name="test")
+        store.redis.set("kept", "1")
+        # When it is killed, and the supervisor looks again
+        os.kill(everything.redis.pid, signal.SIGKILL)
+        until("it is gone", lambda: bool(everything.redis and everything.redis.ended))
+        everything.watch()
+        # Then the same address answers with the same data, and it was said once
+        assert connect(everything.redis_url, name="test").redis.get("kept") == b"1"
+        everything.watch()
+        assert len(said) == 1 and "redis ended (SIGKILL)" in said[0]
+    finally:
+        everything.stop()
