@@ -1,6 +1,7 @@
 """New pods of a pool: names into the ledger, one POST each, the answer is the observation.
 
-Next: `born` in the ledger and the pod in the mirror; a refusal pauses creating (spec/pool.md 9).
+Next: `born` in the ledger and the pod in the mirror; refusals, and servers that fail again and again, pause creating
+(spec/pool.md 9).
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ def creates(work: PoolWork, group: list[plans.CreatePod]) -> None:
 def _create_all(
     work: PoolWork, group: list[plans.CreatePod], create: Callable[[plans.CreatePod], Created]
 ) -> list[Created | ApiError | None]:
-    """In growing steps, and no further after a definite refusal: quota and admission refuse them all alike."""
+    """In growing steps, and no further after a definite refusal or a step that failed wholly: quota and admission, a
+    broken webhook too, treat them all alike."""
     results: list[Created | ApiError | None] = []
     step = 1
     while len(results) < len(group):
         part = group[len(results) : len(results) + step]
         answers = in_parallel(work.hand, create, part)
         results += answers
-        if any(isinstance(a, ApiError) and a.definite for a in answers):
+        failed = [isinstance(a, ApiError) for a in answers]
+        if all(failed) or any(isinstance(a, ApiError) and a.definite for a in answers):
             results += [None] * (len(group) - len(results))
         step = min(step * 4, 64)
     return results
@@ -78,21 +81,34 @@ def _born(work: PoolWork, made: list[Obj], *, read: list[Obj]) -> None:
 def _not_born(work: PoolWork, results: Sequence[tuple[str, Created | ApiError | None]]) -> None:
     """Names whose POST was definitely refused, or never sent, leave the ledger; unclear ones stay `new`."""
     drop: list[Move] = []
-    refused: list[ApiError] = []
+    failed: list[ApiError] = []
     for name, result in results:
-        if result is None or (isinstance(result, Created) and result.pod is None):
-            drop.append(Move(what="gone", pod=name, pod_uid="", from_state="new"))
-        elif isinstance(result, ApiError):
+        if isinstance(result, ApiError):
             work.failed(result)
-            if result.definite:
-                drop.append(Move(what="gone", pod=name, pod_uid="", from_state="new"))
-                refused.append(result)
+            failed.append(result)
+        if _certainly_not(result):
+            drop.append(Move(what="gone", pod=name, pod_uid="", from_state="new"))
     work.move(drop)
+    refused = [error for error in failed if error.definite]
     if refused:
-        memory = work.view.memory
-        work.done.memory.update(
-            create_failures=memory.create_failures + 1,
-            create_failed_ms=int(work.view.now.timestamp() * 1000),
-            create_error=str(refused[0])[:500],
-        )
-        work.tell("Warning", names.EVENT_FAILED_CREATE, f"Failed to create pool pod: {refused[0]}")
+        _pause(work, refused[0], told=True)
+    elif failed and not any(isinstance(result, Created) for _, result in results):
+        _pause(work, failed[0], told=work.view.memory.create_failures > 0)
+
+
+def _certainly_not(result: Created | ApiError | None) -> bool:
+    """No pod of ours came of it: the server said no, the name is somebody else's, or nothing was sent."""
+    if isinstance(result, ApiError):
+        return result.definite
+    return result is None or result.pod is None
+
+
+def _pause(work: PoolWork, error: ApiError, *, told: bool) -> None:
+    """One more failure in a row. A single unclear answer is repeated and not told: it is most often a lost reply."""
+    work.done.memory.update(
+        create_failures=work.view.memory.create_failures + 1,
+        create_failed_ms=int(work.view.now.timestamp() * 1000),
+        create_error=str(error)[:500] if told else "",
+    )
+    if told:
+        work.tell("Warning", names.EVENT_FAILED_CREATE, f"Failed to create pool pod: {error}")

@@ -29,7 +29,7 @@ from osb.facts import ledger
 from osb.facts.poolview import PoolView, ServeView
 
 REPEAT_AFTER = 2.0  # seconds after which the POST of an unseen create is sent once more
-CREATE_PAUSE = (1.0, 300.0)  # first and longest pause after a refused create
+CREATE_PAUSE = (1.0, 300.0)  # first and longest pause after a create that was refused or had no clear answer
 
 __all__ = ["plan", "pool_pod"]
 
@@ -204,8 +204,10 @@ def _size(work: Work, dealt: Dealt, rolled: Rollout, aim: Target) -> ScaleDecisi
     chosen = victims(work.stock.values(), decision.delete, revision=view.revision, pending_limit=decision.spare_pending)
     work.doom(chosen, "scale-down")
     work.reasons.extend(decision.reasons)
-    if numbers.unseen:
+    if numbers.unseen and not view.memory.create_failures:
         work.look_in(REPEAT_AFTER)
+    if view.memory.create_failures and not (numbers.unseen or decision.create or decision.blocked):
+        work.remember |= {"create_failures": None, "create_failed_ms": None, "create_error": None}  # nothing is missing
     return decision
 
 
@@ -215,8 +217,9 @@ def _creates(work: Work, decision: ScaleDecision) -> list[CreatePod]:
     if not view.pool.creatable or not view.mirror_fresh:
         return []
     names_ = [name for name in work.found.unseen if _age(view, name) >= REPEAT_AFTER]
-    again = [CreatePod(name, pool_pod(view.pool, view.revision, name)) for name in names_]
-    count = _allowed(work, decision.create)
+    sent = _allowed(work, len(names_) + decision.create, unseen=bool(work.found.unseen))
+    again = [CreatePod(name, pool_pod(view.pool, view.revision, name)) for name in names_[:sent]]
+    count = min(decision.create, sent - len(again))
     fresh: list[CreatePod] = []
     supply = iter(view.names)
     while len(fresh) < count:
@@ -231,19 +234,23 @@ def _age(view: PoolView, name: str) -> float:
     return (now_ms - view.since.get(name, now_ms)) / 1000
 
 
-def _allowed(work: Work, wanted: int) -> int:
-    """After a refusal the pause doubles up to five minutes, and one pod tries first."""
+def _allowed(work: Work, wanted: int, *, unseen: bool = False) -> int:
+    """How many POSTs go out: after a failure the pause doubles up to five minutes, and one pod tries first.
+
+    `unseen`: a POST has no known answer; its name is looked for when the expectation ends, however long the pause.
+    """
     memory = work.view.memory
-    if not memory.create_failures or not wanted:
+    if not memory.create_failures or not (wanted or unseen):
         return wanted
     first, longest = CREATE_PAUSE
     pause = min(longest, first * 2 ** min(memory.create_failures - 1, 10))
     left = memory.create_failed_ms / 1000 + pause - to_ms(work.view.now) / 1000
     if 0 < left <= pause:
-        work.look_in(left)
-        work.reasons.append(f"creates were refused; the next try is in {left:.0f} s")
+        work.look_in(min(left, work.view.expectation_timeout) if unseen else left)
+        work.reasons.append(f"creates fail; the next try is in {left:.0f} s")
         return 0
-    return 1
+    work.look_in(REPEAT_AFTER)
+    return min(1, wanted)
 
 
 # -- what is told --------------------------------------------------------------------------------------------

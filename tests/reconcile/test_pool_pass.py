@@ -75,6 +75,64 @@ def test_creates_stop_at_the_first_refusal_and_are_told_once(passes: Passes, sim
     assert len(passes.pods()) == 8
 
 
+def test_creates_without_a_clear_answer_are_told_and_paced_like_refused_ones(
+    passes: Passes, simulated: SimCluster
+) -> None:
+    # Given a server whose admission webhook fails, so that each create is answered 500
+    def posts() -> int:
+        return sum(count for call, count in simulated.stats().items() if call.startswith("create pod"))
+
+    passes.pool("warm", 8, 8, 0, 9)
+    path, words = f"/namespaces/{passes.ns}/pods", "failed calling webhook policy.example.com"
+    simulated.add_fault(path=path, methods=["POST"], status=500, reason="InternalError", message=words)
+    before = posts()
+    # When the first pass meets it: one POST, whose name stays
+    passes.pool_pass()
+    assert posts() - before == 1
+    assert [e.state for e in passes.entries().values()].count("new") >= 1
+    assert passes.condition("pool", "warm", names.CREATE_FAILING) is None
+    # Then it is repeated under its name with a growing pause, and told in the server's words
+    passes.pool_pass(turn=2.5)
+    passes.pool_pass()
+    assert posts() - before == 2
+    failing = passes.condition("pool", "warm", names.CREATE_FAILING)
+    assert failing is not None and words in failing["message"]
+    for turn in (3, 5, 9, 17):
+        passes.pool_pass(turn=turn)
+        passes.pool_pass(times=2)
+    assert posts() - before <= 6
+    assert len({text for reason, text in passes.told.events if reason == "FailedCreate"}) <= 2
+    # And when it heals, the pool fills and says nothing of it
+    simulated.clear_faults()
+    for _ in range(4):
+        passes.pool_pass(turn=40)
+    assert len(passes.pods()) == 8
+    assert set(passes.entries()) == {pod["metadata"]["name"] for pod in passes.pods()}
+    assert passes.condition("pool", "warm", names.CREATE_FAILING) is None
+
+
+def test_one_lost_answer_to_a_create_is_no_trouble_worth_telling(passes: Passes, simulated: SimCluster) -> None:
+    passes.pool("warm", 3, 3, 0, 9)
+    simulated.add_fault(path=f"/namespaces/{passes.ns}/pods", methods=["POST"], status=503, count=1)
+    passes.pool_pass()
+    passes.pool_pass(turn=2.5)
+    passes.pool_pass(times=2)
+    assert len(passes.pods()) == 3
+    assert "FailedCreate" not in passes.told.reasons()
+    assert passes.condition("pool", "warm", names.CREATE_FAILING) is None
+
+
+def test_a_pool_that_needs_no_pod_any_more_forgets_that_creates_failed(passes: Passes, simulated: SimCluster) -> None:
+    passes.pool("warm", 2, 2, 0, 9)
+    path = f"/namespaces/{passes.ns}/pods"
+    simulated.add_fault(path=path, methods=["POST"], status=403, reason="Forbidden", message="exceeded quota")
+    passes.pool_pass(times=2)
+    assert passes.condition("pool", "warm", names.CREATE_FAILING) is not None
+    passes.patch("pool", "warm", {"spec": {"capacitySpec": {"bufferMin": 0, "bufferMax": 0}}})
+    passes.pool_pass(times=2)
+    assert passes.condition("pool", "warm", names.CREATE_FAILING) is None
+
+
 def test_cut_slots_leave_the_record_and_get_fresh_pods_later(passes: Passes) -> None:
     passes.warm(count=3, recycleStrategy={"type": "Noop"})
     passes.box(replicas=3)
