@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from osb.api import names, record, times
+from osb.api import key, names, record, times
 from osb.api.claims import busy_pool, claims, effective_pool, missing, needs_release, slots, surplus, wants
 from osb.api.problem import Problem, invalid
 from osb.api.reading import Reader, part, text, texts
@@ -34,6 +34,8 @@ __all__ = [
 
 PRIORITY_LIMIT = 100
 MAX_TIMEOUT = 86400
+MAX_REPLICAS = 1500  # what a record of 64 KiB holds (spec/additions.md 3); the same without a pool
+BARRING = frozenset({"NoPodSource", names.REASON_TOO_MANY_REPLICAS, "InvalidPoolRef"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,11 @@ class BoxSpec:
         return invalid(self.problems)
 
     @property
+    def barred(self) -> str:
+        """Why the spec cannot be served as it stands, "" when it can: nothing is granted or made meanwhile."""
+        return next((p.reason for p in self.problems if p.reason in BARRING), "")
+
+    @property
     def detaching(self) -> bool:
         """A pooled pause gives its pod back: the record stays in force although poolRef is empty."""
         return self.record is not None and self.record.detaching
@@ -130,8 +137,8 @@ def parse(obj: Mapping[str, Any]) -> BoxSpec:
         labels=texts(meta.get("labels")),
         annotations=annotations,
         finalizers=tuple(item for item in meta.get("finalizers") or () if isinstance(item, str)),
-        replicas=read.number(spec, "replicas", at="spec", default=1),
-        pool_ref=text(spec, "poolRef"),
+        replicas=_replicas(read, spec, recorded=len(found.pods) if found else 0),
+        pool_ref=_pool_ref(read, spec),
         has_template=template is not None,
         template=template,
         shard_patches=read.items(spec, "shardPatches", at="spec"),
@@ -181,6 +188,35 @@ def _check_source(read: Reader, pool_ref: str, *, has_template: bool, record: Re
             "neither poolRef nor template is set, so no pod can be made; set one of them",
             reason="NoPodSource",
         )
+
+
+def _replicas(read: Reader, spec: Mapping[str, Any], *, recorded: int) -> int:
+    """At most `MAX_REPLICAS`, so that whoever counts slots is safe; a larger number is reported (`barred`).
+
+    A record that is larger (another controller wrote it) keeps its slots: a refused number takes nothing away.
+    """
+    asked = read.number(spec, "replicas", at="spec", default=1)
+    if asked <= MAX_REPLICAS:
+        return asked
+    read.report(
+        "spec.replicas",
+        f"{asked} is more than the {MAX_REPLICAS} that one sandbox can have; nothing is added until it is lowered: "
+        "use several sandboxes",
+        reason=names.REASON_TOO_MANY_REPLICAS,
+    )
+    return min(asked, max(MAX_REPLICAS, recorded))
+
+
+def _pool_ref(read: Reader, spec: Mapping[str, Any]) -> str:
+    """As written: a name that no pool can have is reported, and still means that pods do not come from a template."""
+    ref = text(spec, "poolRef")
+    if ref not in ("", names.ANY_POOL) and not key.is_name(ref):
+        read.report(
+            "spec.poolRef",
+            f"{ref!r:.80} is no name a pool can have (lower-case letters, digits, '-', '.'); name an existing pool",
+            reason="InvalidPoolRef",
+        )
+    return ref
 
 
 def _expire(read: Reader, spec: Mapping[str, Any]) -> datetime | None:

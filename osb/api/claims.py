@@ -80,6 +80,7 @@ def in_line(box: BoxSpec) -> bool:
         box.deleting is None
         and box.record_error is None
         and not box.detaching
+        and not box.barred
         and box.phase not in (names.PAUSING, names.PAUSED)
         and effective_pool(box)[0] not in ("", names.ANY_POOL)
         and not timed_out(box)

@@ -45,11 +45,21 @@ def of_member(kind: str, member: str) -> Key:
     return checked(kind, namespace, name)
 
 
+def runnable(key: Key) -> bool:
+    """Whether a worker would take the key: what users write may name no object that can exist."""
+    return key.kind in KINDS and is_name(key.namespace) and is_name(key.name)
+
+
+def is_name(text: object) -> bool:
+    """A name that a Kubernetes object can have."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
 def checked(kind: object, namespace: object, name: object) -> Key:
     """A key from outside (a hand-sent task): refuses nonsense with a message that says what is accepted."""
     if kind not in KINDS:
         raise InvalidInput("kind", f"{kind!r} is not one of {', '.join(KINDS)}")
     for field, value in (("namespace", namespace), ("name", name)):
-        if not isinstance(value, str) or not _NAME.fullmatch(value):
+        if not is_name(value):
             raise InvalidInput(field, f"{value!r} is not a Kubernetes name (lower-case letters, digits, '-', '.')")
     return Key(str(kind), str(namespace), str(name))

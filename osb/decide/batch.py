@@ -104,7 +104,8 @@ def _deleting(view: BatchView) -> Plan:
 def _move(view: BatchView) -> Move:
     """Choosing a pool comes before everything that depends on having one."""
     spec = view.spec
-    if claims.effective_pool(spec)[0] == names.ANY_POOL and spec.phase not in (names.PAUSING, names.PAUSED):
+    undecided = claims.effective_pool(spec)[0] == names.ANY_POOL and not spec.barred
+    if undecided and spec.phase not in (names.PAUSING, names.PAUSED):
         profile = spec.annotations.get(names.ASSIGN_PROFILE, "")
         return Move(
             change=Change(ack=spec.pause is not True),

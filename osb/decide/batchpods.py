@@ -41,6 +41,9 @@ class PodWork:
 def pod_work(view: BatchView) -> PodWork:
     """What to do about the pods. Never called for a deleting, pausing or paused sandbox, nor in pool mode."""
     work = PodWork()
+    if view.spec.barred == names.REASON_TOO_MANY_REPLICAS:
+        work.reasons.append("spec.replicas is too large: no pod is made, replaced or removed")
+        return work
     own = boxslots.owned(view)
     lost = _losses(view, own.by_slot, work)
     _surplus(view, own, work)

@@ -18,6 +18,7 @@ import orjson
 
 from osb.api import key as keys
 from osb.api import names
+from osb.api.batchsandbox import MAX_REPLICAS
 from osb.api.key import Key
 from osb.decide import route_pods
 from osb.decide.route_pods import FULL_PASS_DELAY, Adds
@@ -188,10 +189,19 @@ def _box(old: Obj | None, new: Obj | None, adds: Adds, ctx: Context) -> None:
 def _box_added(key: Key, new: Obj, adds: Adds) -> None:
     spec = _sub(new, "spec")
     _wake_pools(adds, new, f"sandbox {key.name} added")
-    waits_only = pools_of(new) and not any(spec.get(field) for field in ("taskTemplate", "pause"))
+    waits_only = _waits_for_pods(spec, pools_of(new)) and not any(spec.get(f) for f in ("taskTemplate", "pause"))
     if not waits_only or _record(new) is not None:
         adds.now(key, "added")
     _due_times(key, None, new, adds)
+
+
+def _waits_for_pods(spec: Mapping[str, Any], pools: tuple[str, ...]) -> bool:
+    """Whether a pool's pass will serve it and show its status. One that wants nothing, or whose spec cannot be served,
+    stands in no line: only its own pass looks at it.
+    """
+    replicas = spec.get("replicas", 1)
+    served = isinstance(replicas, int) and 1 <= replicas <= MAX_REPLICAS
+    return served and bool(pools) and all(map(keys.is_name, pools))
 
 
 def _box_changed(key: Key, old: Obj, new: Obj, adds: Adds, ctx: Context) -> None:

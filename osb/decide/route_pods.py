@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from osb.api import key as keys
-from osb.api.key import Key, of_member
+from osb.api.key import Key, of_member, runnable
 from osb.errors import InvalidInput
 from osb.facts.adds import Add
 from osb.facts.pod import PodFact
@@ -18,8 +18,9 @@ FULL_PASS_DELAY = 0.25  # seconds; debounces the full pass of a pool behind the 
 
 
 class Adds:
-    """Collects `Add`s, one per key and form (dirty, or due): the stronger wish of two wins, the first reason
-    stays.
+    """Collects `Add`s, one per key and form (dirty, or due): the stronger wish of two wins, the first reason stays.
+
+    A key that no worker would take (a poolRef or an owner with a name that no object can have) is left out.
     """
 
     def __init__(self) -> None:
@@ -28,17 +29,20 @@ class Adds:
 
     def now(self, key: Key, reason: str, *, deep: bool = False, deletion: bool = False) -> None:
         had = self._dirty.get(key)
+        if had is None and not runnable(key):
+            return
         if had is not None:
             deep, deletion, reason = deep or had.deep, deletion or had.deletion, had.reason
         self._dirty[key] = Add(key=key, cls="now", deep=deep, deletion=deletion, reason=reason[:120])
 
     def after(self, key: Key, seconds: float, reason: str) -> None:
-        if key not in self._due:
+        if key not in self._due and runnable(key):
             self._due[key] = Add(key=key, after=seconds, deep=True, reason=reason[:120])
 
     def at(self, key: Key, at_ms: int, reason: str) -> None:
         had = self._due.get(key)
-        if had is None or had.at_ms is None or at_ms < had.at_ms:
+        sooner = had is None or had.at_ms is None or at_ms < had.at_ms
+        if sooner and runnable(key):
             self._due[key] = Add(key=key, at_ms=at_ms, deep=True, reason=reason[:120])
 
     def result(self) -> tuple[Add, ...]:

@@ -192,7 +192,7 @@ def _phase(draft: _Draft) -> str:
     if hopeless := _hopeless(draft):
         conditions.set(names.POD_FAILED, *hopeless)
         return names.FAILED
-    if draft.failing or any(p.reason == "NoPodSource" for p in draft.view.spec.invalid):
+    if draft.failing or draft.view.spec.barred:
         return names.FAILED
     if not draft.needed:
         return names.SUCCEED

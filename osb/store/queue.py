@@ -23,7 +23,7 @@ from typing import Any, Final, Literal
 import msgspec
 import redis
 
-from osb.api.key import RECYCLE, TASKS, Key, of_member
+from osb.api.key import RECYCLE, TASKS, Key, runnable
 from osb.errors import InvalidInput
 from osb.facts.adds import Add
 from osb.store import keys
@@ -153,8 +153,11 @@ class WorkQueue:
         self._dice = dice
 
     def add(self, adds: Iterable[Add]) -> None:
-        """Mark keys dirty, or keep their earliest due time; publish one wake-up for each that needs it."""
-        rest = iter(adds)
+        """Mark keys dirty, or keep their earliest due time; publish one wake-up for each that needs it.
+
+        A key that no worker would take is left out: it would stay dirty for ever.
+        """
+        rest = (add for add in adds if runnable(add.key))
         while chunk := [wire(add) for add in islice(rest, _ADDS_PER_CALL)]:
             self._call("queue_add_v1", _seed(), msgspec.msgpack.encode(chunk))
 
@@ -215,8 +218,8 @@ class WorkQueue:
         later.
         """
         broken, repeated, promoted, quarantined = self._call("queue_rescue_v1", _seed(), kind, limit)
-        members = tuple(of_member(kind, member.decode()) for member in quarantined)
-        return RescueResult(broken, repeated, promoted, members)
+        found = (_shown(kind, member) for member in quarantined)
+        return RescueResult(broken, repeated, promoted, tuple(key for key in found if runnable(key)))
 
     def set_tick(self) -> None:
         """The beat that acts is alive; workers run `due` and `rescue` themselves when it is silent."""
@@ -235,12 +238,12 @@ class WorkQueue:
         with redis_errors(f"list {what} keys of {kind}"):
             if what == "failing":
                 pairs = islice(self._redis.hscan_iter(keys.queue(kind, "fail"), count=1000), limit)
-                return [Listed(of_member(kind, name.decode()), int(n)) for name, n in pairs]
+                return [Listed(_shown(kind, name), int(n)) for name, n in pairs]
             found = self._redis.zrange(keys.queue(kind, _LISTED[what]), 0, limit - 1, withscores=True)
             names = [name for name, _ in found]
             why = self._redis.hmget(keys.queue(kind, "why"), names) if names else []
         return [
-            Listed(of_member(kind, name.decode()), int(at), (reason or b"").decode())
+            Listed(_shown(kind, name), int(at), (reason or b"").decode(errors="replace"))
             for (name, at), reason in zip(found, why, strict=True)
         ]
 
@@ -305,6 +308,12 @@ def begun(reply: Sequence[Any]) -> Begin:
     """The reply of q_begin as a `Begin`; for scripts that begin and load in one trip too."""
     state, deep, waited, reason, due_in, fresh = reply
     return Begin(state.decode(), deep == 1, int(waited), reason.decode(), int(due_in), fresh == 1)
+
+
+def _shown(kind: str, member: bytes) -> Key:
+    """The key of a member, unchecked: what somebody else put there must be seen, not stop the list."""
+    namespace, _, name = member.decode(errors="replace").partition("/")
+    return Key(kind, namespace, name)
 
 
 def _seed() -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from osb.api import names, record, times
+from osb.api import batchsandbox, names, record, times
 from osb.decide import batch
 from osb.decide.plan import (
     AssignPool,
@@ -19,7 +21,9 @@ from osb.decide.plan import (
     PublishEndpoints,
     Wake,
 )
+from osb.decide.route import route
 from osb.facts.boxview import TaskSummary, Waiting
+from osb.facts.index import entry
 from tests.doubles.boxes import NOW, after, at, box, condition, of, pod, starting, status, told, view
 
 TASKS = {"spec": {"process": {"command": ["true"]}}}
@@ -27,6 +31,10 @@ TASKS = {"spec": {"process": {"command": ["true"]}}}
 
 def reasons_of(plan: Any) -> list[str]:
     return [action.reason for action in of(plan, EmitEvent)]
+
+
+def words(plan: Any, kind: str) -> str:
+    return next(str(c["message"]) for c in plan.status["conditions"] if c["type"] == kind)
 
 
 def created(plan: Any) -> list[str]:
@@ -174,6 +182,48 @@ def test_a_removed_template_keeps_the_pods_and_creates_none() -> None:
 def test_an_owner_of_the_sandbox_changes_nothing_for_its_pods() -> None:
     body = of(batch.plan(view(box())), CreatePod)[0].body
     assert [o["kind"] for o in body["metadata"]["ownerReferences"]] == ["BatchSandbox"]
+
+
+# -- specs that cannot be served -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [{}, {"poolRef": "warm"}, {"poolRef": "*"}])
+def test_replicas_beyond_all_bounds_are_refused_and_cost_nothing(spec: dict[str, Any]) -> None:
+    body = {"metadata": {"namespace": "ns", "name": "box", "uid": "u", "generation": 1},
+            "spec": {"template": {"spec": {}}, "replicas": 2_000_000_000, **spec}}  # fmt: skip
+    tracemalloc.start()
+    began = time.process_time()
+    plan = batch.plan(view(batchsandbox.parse(body)))
+    entry("batchsandbox", body)
+    route("batchsandbox", None, body)
+    took, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert took < 0.2 and peak < 3_000_000
+    assert not created(plan) and not of(plan, AssignPool)
+    assert plan.status is not None and plan.status["phase"] == names.FAILED
+    assert told(plan.status["conditions"])["SpecInvalid"] == "TooManyReplicas"
+    assert "2000000000 is more than the 1500" in words(plan, "SpecInvalid")
+
+
+def test_replicas_raised_beyond_all_bounds_leave_what_is_there() -> None:
+    pods = [pod("box-0"), pod("box-1", phase="Failed", ready=False), pod("box-1700")]
+    plan = batch.plan(view(box(replicas=2_000_000), *pods))
+    assert not created(plan) and not deleted(plan)
+    assert plan.status is not None and plan.status["phase"] == names.SUCCEED
+
+
+def test_a_larger_record_of_another_controller_keeps_its_pods_when_the_number_is_refused() -> None:
+    spec = box(replicas=1600, poolRef="warm", record={"pods": [f"p{n}" for n in range(1600)]})
+    assert spec.barred == "TooManyReplicas"
+    assert batchsandbox.surplus(spec) == batchsandbox.wants(spec) == ()
+
+
+@pytest.mark.parametrize("name", ["wärm", "Warm", "a/b"])
+def test_a_pool_ref_that_no_pool_can_have_is_an_invalid_spec(name: str) -> None:
+    plan = batch.plan(view(box(poolRef=name)))
+    assert plan.status is not None and plan.status["phase"] == names.FAILED
+    text = words(plan, "SpecInvalid")
+    assert text.startswith("spec.poolRef") and repr(name) in text and "name an existing pool" in text
 
 
 # -- expiry --------------------------------------------------------------------------------------------------

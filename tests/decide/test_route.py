@@ -105,6 +105,23 @@ def test_a_sandbox_with_tasks_wakes_itself_too() -> None:
     assert woken(route("batchsandbox", None, box(taskTemplate={"spec": {}}))) == {WARM, B7}
 
 
+@pytest.mark.parametrize("spec", [{"replicas": 0}, {"replicas": 2_000_000_000}])
+def test_a_pooled_sandbox_that_stands_in_no_line_shows_its_own_status(spec: Obj) -> None:
+    assert "batchsandbox/ns/b7" in woken(route("batchsandbox", None, box(**spec)))
+
+
+@pytest.mark.parametrize("name", ["wärm", "Warm", "a/b", "../x", "x" * 300, "warm\n"])
+def test_a_pool_ref_that_no_pool_can_have_wakes_the_sandbox_only(name: str) -> None:
+    assert woken(route("batchsandbox", None, box(poolRef=name))) == {"batchsandbox/ns/b7"}
+    later = route("batchsandbox", box(), changed(box(), poolRef=name))
+    assert woken(later) == {"batchsandbox/ns/b7", "pool/ns/warm"}
+
+
+def test_an_owner_with_a_name_that_no_object_can_have_is_nobodys_key() -> None:
+    assert route("boxpod", None, pod(owner_kind="BatchSandbox", owner_name="Bög", pool_label="")) == ()
+    assert route("poolpod", None, pod(owner_name="Bög")) == ()
+
+
 def test_expire_time_becomes_a_due_time_of_the_sandbox() -> None:
     adds = route("batchsandbox", None, box(expireTime="2026-05-04T12:00:00.5+02:00"))
     assert due(adds, B7).at_ms == 1777888800500

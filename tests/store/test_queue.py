@@ -10,6 +10,7 @@ import pytest
 from osb.api.key import Key
 from osb.errors import InvalidInput
 from osb.facts.adds import Add
+from osb.store import keys as names
 from osb.store.client import Store
 from osb.store.queue import reason_text, wire
 
@@ -29,6 +30,21 @@ def test_an_add_marks_the_key_and_publishes_one_wake_up(store: Store, broker: An
     wakes = broker.drain()
     assert [(w.queue, w.key, w.reason) for w in wakes] == [("osb.pool.now", POOL, "sandbox b7 added")]
     assert store.queue.stats("pool").dirty_now == 1
+
+
+@pytest.mark.parametrize("name", ["wärm", "Warm", "", "a/b", "x" * 300])
+def test_a_key_that_no_worker_would_take_never_enters(store: Store, broker: Any, name: str) -> None:
+    store.queue.add([Add(key=Key("pool", "default", name)), Add(key=Key("pool", "default", name), after=1.0)])
+    assert broker.size() == 0
+    assert store.queue.listing("pool", "dirty") == store.queue.listing("pool", "due") == []
+
+
+def test_members_of_somebody_else_do_not_stop_the_list(store: Store) -> None:
+    for member in ("default/wärm", "nonsense", b"\xff\xfe"):
+        store.redis.zadd(names.queue("pool", "dirty"), {member: 1})
+    store.queue.add([Add(key=POOL)])
+    assert POOL in [one.key for one in store.queue.listing("pool", "dirty")]
+    assert len(store.queue.listing("pool", "dirty")) == 4
 
 
 def test_many_events_collapse_into_one_wake_up(store: Store, broker: Any) -> None:

@@ -7,6 +7,7 @@ import sys
 import uuid
 from typing import Any
 
+import msgspec
 import pytest
 from celery import Task
 from celery.exceptions import Reject
@@ -62,6 +63,15 @@ def test_a_wake_up_that_comes_twice_runs_once(world: World) -> None:
     world.store.queue.add([Add(key=KEY, reason="event")])
     assert run(tasks.reconcile_batchsandbox, "default", "b", wake=True) == "no such sandbox"
     assert run(tasks.reconcile_batchsandbox, "default", "b", wake=True) == "clean"
+
+
+def test_a_wake_up_for_a_member_that_is_no_key_is_rejected_and_the_member_forgotten(world: World) -> None:
+    queue = world.store.queue
+    # Given a dirty member that no worker takes, as an older version or somebody else left it.
+    queue._call("queue_add_v1", "seed", msgspec.msgpack.encode([["pool", "default/wärm", 2, 0, "old", 0, -1, -1]]))
+    assert [one.key for one in queue.listing("pool", "dirty")] == [Key(POOL, "default", "wärm")]
+    assert run(tasks.reconcile_pool, "default", "wärm", "old", wake=True).startswith("rejected: ")
+    assert queue.listing("pool", "dirty") == []
 
 
 def test_a_wake_up_that_reaches_a_stopping_worker_goes_back_to_the_queue(world: World) -> None:
