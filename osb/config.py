@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -126,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check(self) -> None:
         """What no single value shows."""
+        checked_redis(self.redis_url)
         template = self.snapshot_image_template
         missing = [part for part in ("{namespace}", "{tag}") if part not in template]
         if missing:
@@ -144,6 +146,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ):
             if port_of(address) < 0:
                 raise ConfigError(f"{variable}={address}: host:port, :port or 0 is accepted")
+
+
+def masked_url(url: str) -> str:
+    """A URL without its password, for messages."""
+    return _URL_SECRET.sub(rf"\1{MASK}@", url)
+
+
+def checked_redis(url: str) -> str:
+    """The URL, when a Redis can be meant. Raises ConfigError."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("redis", "rediss") and bool(parts.hostname) and parts.port != 0
+        fits = fits or (parts.scheme == "unix" and bool(parts.path))
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ConfigError(f"REDIS_URL={masked_url(url)}: redis://[:password@]host:port/database is accepted "
+                          "(rediss:// with TLS)")  # fmt: skip
+    return url
 
 
 def duration(text: str) -> float:

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key, checked
-from osb.config import Settings
+from osb.config import Settings, checked_redis
 from osb.errors import NotFound, OsbError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def reach(redis_url: str = "", kubeconfig: str = "") -> Iterator[Reach]:
     """Settings of the environment with the two overrides, and connections that are closed afterwards."""
     settings = Settings.from_env()
     if redis_url:
-        settings = msgspec.structs.replace(settings, redis_url=redis_url)
+        settings = msgspec.structs.replace(settings, redis_url=checked_redis(redis_url))
     if kubeconfig:
         settings = msgspec.structs.replace(settings, kubeconfig=kubeconfig)
     _quiet(settings)

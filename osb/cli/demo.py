@@ -38,11 +38,13 @@ def demo(
 ) -> None:
     """Run everything on an embedded Redis and a simulated cluster, and show what it does. Touches nothing else."""
     folder = make_folder("osb-demo")
-    code = FAILED
+    code = 0
     try:
         code = _play(folder, pod_ready=pod_ready, stay=stay)
-    finally:
-        if keep or code:
+    finally:  # also when nobody reads the output any more
+        if keep:
+            folder = folder.rename(folder.with_name(folder.name.replace("osb-demo-", "osb-demo-kept-")))
+        if keep or code == FAILED:
             typer.echo(f"logs: {folder / 'logs'}", err=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)

@@ -95,6 +95,21 @@ def _redis(reach: Reach) -> Iterator[Finding]:
         yield Finding("ok", "Redis", reach.settings.effective()["redis_url"])
 
 
+def _cluster(reach: Reach) -> Iterator[Finding]:
+    from osb.reconcile import pin
+
+    mine, found = pin.mark(reach.kube, reach.settings), reach.store.pinned()
+    if found and mine and not pin.same(mine, found):
+        yield Finding("error", "cluster", f"this Redis is used by {pin.shown(found)}, KUBECONFIG is {pin.shown(mine)}",
+                      "set REDIS_URL or KUBECONFIG to the other's partner; "
+                      "or delete key osb:cluster if that cluster is gone")  # fmt: skip
+    elif not found:
+        why = "no watcher has started" if mine else "this account may not read a namespace's UID"
+        yield Finding("ok", "cluster", f"Redis is not pinned to a cluster ({why})")
+    else:
+        yield Finding("ok", "cluster", f"Redis is pinned to {pin.shown(found)}")
+
+
 def _api_server(reach: Reach) -> Iterator[Finding]:
     version, error = access.reachable(reach.kube)
     if error is not None:
@@ -190,5 +205,5 @@ def _time_and_queue(reach: Reach) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Reach], Iterator[Finding]], ...] = (
-    _settings, _redis, _api_server, _permissions, _definitions, _lease, _freshness, _time_and_queue,
+    _settings, _redis, _api_server, _cluster, _permissions, _definitions, _lease, _freshness, _time_and_queue,
 )  # fmt: skip

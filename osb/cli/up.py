@@ -14,8 +14,9 @@ from pathlib import Path
 import typer
 
 from osb.cli import output as out
+from osb.cli import preflight
 from osb.cli.install import install_definitions, release_lease, wait_ready
-from osb.config import Settings, duration
+from osb.config import Settings, checked_redis, duration
 from osb.errors import ConfigError, OsbError
 from osb.flags import FLAGS, to_env
 from osb.local.folder import make as make_folder
@@ -50,6 +51,7 @@ def up(context: typer.Context) -> None:
     env = to_env(rest)
     folder = Path(own.data_dir) if own.data_dir else make_folder("osb-up")
     try:
+        preflight.folder(folder, "--data-dir" if own.data_dir else "TMPDIR")
         _run(own, env, folder)
     finally:
         if not own.data_dir:
@@ -96,18 +98,25 @@ def _run(own: Own, env: dict[str, str], folder: Path) -> None:
     settings = Settings.from_env({**os.environ, **env})  # a bad value ends here, before anything was started
     cluster = "" if own.sim else given_cluster({**os.environ, **env})
     simulate = own.sim or not cluster
+    redis_url = _redis(env)
+    if redis_url:
+        checked_redis(redis_url)
+    preflight.ports(settings, flower=own.flower_port if own.flower else 0, processes=own.workers + 2)
+    if not simulate:
+        preflight.cluster(settings)
     everything = Everything(
         Options(
-            folder=folder, env={"OSB_INSTALLATION": settings.installation, **env}, redis_url=_redis(env),
+            folder=folder, env={"OSB_INSTALLATION": settings.installation, **env}, redis_url=redis_url,
             kubeconfig="" if simulate or cluster == "in-cluster" else cluster, simulate=simulate,
             workers=own.workers, flower=own.flower, flower_port=own.flower_port, pod_ready=own.pod_ready,
             task_events=settings.task_events or own.flower,
         ), say=out.warn,
     )  # fmt: skip
-    over = _until_signal()
+    over, mark = _until_signal(), ""
     try:
         everything.start_servers()
         settings = Settings.from_env({**os.environ, **everything.env})
+        mark = preflight.claim(everything, settings, simulate=simulate) or "unknown"
         if simulate:
             install_definitions(settings)
         everything.start_controller(settings)
@@ -117,15 +126,17 @@ def _run(own: Own, env: dict[str, str], folder: Path) -> None:
         while not over.wait(0.5):
             everything.watch()
     finally:
-        _end(everything, settings)
+        _end(everything, settings, mark=mark, simulate=simulate)
 
 
-def _end(everything: Everything, settings: Settings) -> None:
-    """Controller first, then the Lease, while the servers still answer; then those."""
+def _end(everything: Everything, settings: Settings, *, mark: str, simulate: bool) -> None:
+    """Controller first, then the Lease, while the servers still answer; then those. No mark: nothing was taken."""
     everything.stop_controller()
     try:
-        if everything.redis_url:
+        if mark:
             release_lease(settings, everything.redis_url)
+        if mark and simulate:
+            preflight.unclaim(everything.redis_url, mark)
     except OsbError as error:
         out.warn(f"the Lease was not released: {error}")
     finally:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import urllib3
+from yaml import YAMLError
 
 from osb.config import Settings
 from osb.errors import ConfigError, Unavailable
@@ -160,6 +161,9 @@ def load(settings: Settings, *, pool: int) -> Session:
                 "no cluster configured: set --kubeconfig (OSB_KUBECONFIG, KUBECONFIG), run inside a cluster, "
                 f"or put a file at {DEFAULT_KUBECONFIG}"
             )
-    except (config.ConfigException, OSError, ValueError) as error:
-        raise ConfigError(f"the cluster configuration cannot be read: {error}") from error
+    except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, LookupError, YAMLError) as error:
+        # The client takes the file's structure on trust: what is not a kubeconfig fails in any of these ways.
+        source = settings.kubeconfig or ("in-cluster" if os.environ.get(IN_CLUSTER) else DEFAULT_KUBECONFIG)
+        words = " ".join(str(error).split())[:200]
+        raise ConfigError(f"kubeconfig {source} cannot be used: {words}; set --kubeconfig (KUBECONFIG)") from error
     return Session(configuration, pool=pool)

@@ -92,6 +92,22 @@ class Store:
                 pipe.hlen(keys.ledger(member, "pods"))
             return sum(int(size) for size in pipe.execute()) if members else 0
 
+    def pin(self, mark: str) -> str:
+        """Note whose Redis this is unless somebody did already; the mark that stands."""
+        with redis_errors("note the cluster"):
+            self.redis.set(keys.CLUSTER, mark, nx=True)
+            return self.pinned()
+
+    def pinned(self) -> str:
+        """The mark of the cluster that uses this Redis, "" when there is none."""
+        with redis_errors("read the cluster"):
+            return (self.redis.get(keys.CLUSTER) or b"").decode(errors="replace")
+
+    def unpin(self) -> None:
+        """Forget it: that cluster is gone."""
+        with redis_errors("forget the cluster"):
+            self.redis.delete(keys.CLUSTER)
+
     def close(self) -> None:
         self.redis.close()
 

@@ -26,6 +26,7 @@ owner.
 `osb:envelope`             hash    `v1` -> template of a wake-up message made by kombu (osb.store.envelope)
 `osb:tick`                 string  `ms`: when the beat that acts was last alive; TTL 10 min
 `osb:holder`               string  `ms foreign holder of the installation's Lease or nothing`; TTL 1 min
+`osb:cluster`              string  `uid installation`: whose Redis this is (osb.reconcile.pin)
 `osb:watched`              string  `ms`: when some watcher was last fresh; TTL 10 min
 `osb:unwatched`            string  `ms seconds`: the last time nobody watched; TTL 1 day
 `osb:duty:{name}`          string  owner of a duty; TTL = its lease
@@ -57,6 +58,7 @@ ENVELOPE = "osb:envelope"
 ENVELOPE_FIELD = "v1"
 TICK = "osb:tick"
 HOLDER = "osb:holder"
+CLUSTER = "osb:cluster"
 WATCHED = "osb:watched"
 UNWATCHED = "osb:unwatched"
 JOURNAL = "osb:journal"

@@ -20,6 +20,7 @@ from osb.kube.client import connect as connect_kube
 from osb.obs import heap
 from osb.obs.log import get_logger
 from osb.reconcile.installation import Installation
+from osb.reconcile.pin import pin
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
 from osb.store.forward import Forwarder
@@ -53,12 +54,15 @@ class Watcher:
     kube: Kube | None = None
     store: Store | None = None
     installation: Installation | None = None
+    mark: str = ""  # of the cluster, in Redis
     _ours: tuple[float, bool] = (-LEASE_LOOK_SECONDS, False)
 
     def start(self) -> None:
-        """Connect, take or watch the Lease, start one thread per kind."""
+        """Connect, pin the cluster in Redis, start one thread per kind. May be repeated when it raised an OsbError."""
+        self.close_clients()
         self.kube = connect_kube(self.settings, pool=len(SOURCES) * (max(1, len(self.settings.namespaces)) + 1) + 4)
         self.store = connect_store(self.settings.redis_url, name="watcher")
+        self.mark = pin(self.store, self.kube, self.settings)
         self.installation = Installation(self.store, self.settings)
         forward = Forwarder(self.store)
         for source in SOURCES:
@@ -96,6 +100,8 @@ class Watcher:
                     self.installation.stand_in(fresh=True)
                 else:
                     self.installation.stand_in(fresh=False)
+                if self.mark:
+                    self.store.pin(self.mark)  # a flushed Redis has forgotten it
                 for stream in self.streams:
                     if stream.synced.is_set() and not self.store.mirror.synced(stream.source.kind):
                         stream.again.set()
@@ -127,6 +133,9 @@ class Watcher:
         self.stop.set()
         for thread in self.threads:
             thread.join(3.0)
+        self.close_clients()
+
+    def close_clients(self) -> None:
         if self.kube is not None:
             self.kube.close()
         if self.store is not None:

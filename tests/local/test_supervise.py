@@ -86,8 +86,6 @@ def test_nothing_is_left_when_the_supervisor_itself_is_killed(tmp_path: Path) ->
         import time
         from pathlib import Path
         from osb.local.supervise import Program, Supervisor
-        one = Supervisor(Path({str(tmp_path)!r}))
-        pids = [one.start(Program(name=n, command=c)).pid for n, c in (("a", {WAITS!r}), ("b", {DEAF!r}))]
         print(*pids, flush=True)
         time.sleep(60)
     """)
