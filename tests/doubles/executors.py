@@ -102,6 +102,13 @@ class Executors:
         (self.folder / "ran").mkdir(exist_ok=True)
         return {"command": ["/bin/sh"], "args": ["-c", f"echo x >> {self.folder}/ran/{name}; {then}"]}
 
+    def gate(self, name: str) -> str:
+        """For `shell`: wait until `open` is called with this name."""
+        return f"until [ -e {self.folder}/gate-{name} ]; do sleep 0.1; done"
+
+    def open(self, name: str) -> None:
+        (self.folder / f"gate-{name}").touch()
+
     # -- following the pods --------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
@@ -199,5 +206,8 @@ def executors(space: Space, folder: Path, **options: Any) -> Iterator[Executors]
     one.start()
     try:
         yield one
+        for box in space.all("batchsandbox"):  # while there is somebody to stop their tasks
+            space.delete("batchsandbox", box["metadata"]["name"])
+        space.gone("batchsandbox")
     finally:
         one.close()
