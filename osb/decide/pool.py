@@ -264,7 +264,8 @@ def _findings(
     granted = dealt.granted
     ready = sum(pod.ready for pod in found.idle if pod.name not in found.evicting)
     oldest = max((_age(view, name) for name in (*found.unseen, *found.late)), default=0.0)
-    updated = sum(pod.revision == view.revision for pod in owned)
+    old = {pod.name for pod in owned if pod.revision != view.revision}
+    held_old = sum(pod.name in old for pod in found.held)
     memory = view.memory
     serve = ServeView(now=view.now, pool=view.pool, revision=view.revision, counts=_counts(view))
     starting = next((cause(pod) for pod in found.idle if not pod.ready), "")
@@ -275,8 +276,10 @@ def _findings(
         total=len(owned),
         allocated=len(found.held) - granted,
         available=ready,
-        updated=updated,
-        old=len(owned) - updated,
+        updated=len(owned) - len(old),
+        old=len(old) - held_old,
+        held_old=held_old,
+        starting=bool(found.unseen) or any(not pod.ready for pod in found.idle),
         pending=sum(not pod.ready for pod in found.idle),
         terminating=found.terminating,
         waiting=len({*dealt.waiting, *(grant.uid for grant in dealt.grants)}),

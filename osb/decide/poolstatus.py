@@ -23,13 +23,19 @@ _ORDER = (*names.POOL_CONDITIONS, HELD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Numbers for the counters; texts for conditions, "" = the condition is not True."""
+    """Numbers for the counters; texts for conditions, "" = the condition is not True.
+
+    `old`: pods of an old revision that wait for nobody but us; `held_old`: those that a sandbox has. `starting`: new
+    pods are on their way.
+    """
 
     total: int = 0
     allocated: int = 0
     available: int = 0
     updated: int = 0
     old: int = 0
+    held_old: int = 0
+    starting: bool = False
     pending: int = 0
     terminating: int = 0
     waiting: int = 0
@@ -112,9 +118,10 @@ def troubles(view: PoolView, found: Findings) -> dict[str, tuple[str, str]]:
         made[names.CAPACITY_EXHAUSTED] = ("PoolMaxReached", text)
     if found.blocked:
         made[names.SCALING_BLOCKED] = ("WaitingForObservation", found.blocked)
-    if found.old:
-        text = f"{found.updated} of {found.updated + found.old} updated"
-        made[names.ROLLING_OUT] = ("OldRevision", text)
+    if found.old or _replacing(view, found):
+        text = f"{found.updated} of {found.updated + found.old + found.held_old} updated"
+        note = f"; {found.held_old} in use are replaced when they are given back" if found.held_old else ""
+        made[names.ROLLING_OUT] = ("OldRevision", text + note)
     if not view.ledger_ready:
         made[names.LEDGER_REBUILDING] = ("Rebuilding", "allocations are being read from the cluster")
     if found.recycle_failing:
@@ -125,6 +132,16 @@ def troubles(view: PoolView, found: Findings) -> dict[str, tuple[str, str]]:
     if view.pool.hold:
         made[HELD] = ("HoldAnnotation", "annotation hold: nothing is created, deleted or handed out")
     return made
+
+
+def _replacing(view: PoolView, found: Findings) -> bool:
+    """A rollout has removed the last idle old pod, and what takes its place is not ready yet. Pods in use do not count:
+    who waits for the rollout would wait for users."""
+    rolling = any(
+        isinstance(c, Mapping) and c.get("type") == names.ROLLING_OUT and c.get("status") == "True"
+        for c in view.pool.status.get("conditions") or ()
+    )
+    return rolling and found.starting and found.available < found.target
 
 
 _WARNED = (names.SPEC_INVALID, names.CAPACITY_EXHAUSTED, names.RECYCLE_FAILING, HELD)

@@ -242,6 +242,27 @@ def test_rolling_out_replaces_within_the_budget_and_keeps_the_size() -> None:
     assert condition(made, names.ROLLING_OUT)["message"] == "0 of 8 updated"  # type: ignore[index]
 
 
+ROLLING = {"conditions": [{"type": names.ROLLING_OUT, "status": "True", "reason": "OldRevision", "message": ""}]}
+
+
+def test_a_rollout_ends_when_the_idle_pods_are_new_and_tells_of_old_ones_in_use() -> None:
+    held = [("a", entry("a", "held", "b", 0))]
+    boxes = [box("b", "a")]
+    in_use = pod("a", revision="old")
+    # Given an idle old pod beside one in use, then its replacement that starts, then a ready one
+    before = plan(view(pool("1/5 0/10"), [in_use, pod("x", revision="old")], *held, boxes=boxes))
+    during = plan(view(pool("1/5 0/10", status=ROLLING), [in_use, starting("y")], *held, boxes=boxes))
+    after = plan(view(pool("1/5 0/10", status=ROLLING), [in_use, pod("y")], *held, boxes=boxes))
+    told = "1 in use are replaced when they are given back"
+    assert condition(before, names.ROLLING_OUT)["message"] == f"0 of 2 updated; {told}"  # type: ignore[index]
+    assert condition(during, names.ROLLING_OUT)["message"] == f"1 of 2 updated; {told}"  # type: ignore[index]
+    assert condition(after, names.ROLLING_OUT) is None
+
+
+def test_a_pool_that_only_fills_is_not_rolling_out() -> None:
+    assert condition(plan(view(pool("2/5 0/10"), [starting("y")])), names.ROLLING_OUT) is None
+
+
 def test_a_stuck_pod_is_replaced_and_the_pause_is_remembered() -> None:
     stuck = starting("a", created=0, last_transition=NOW_MS - 130_000, waiting=(("main", "ImagePullBackOff"),))
     made = plan(view(pool("1/5 0/10"), [stuck]))
