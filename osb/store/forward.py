@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 import orjson
@@ -80,9 +80,14 @@ class _Item:
     name: str
     version: str
     new: Fact | None
-    entry: Entry | None = None
+    entry: Entry | None = None  # of our own kinds made only when the object turns out to be news
     last: Fact | None = None  # of a deleted object: its last state, in case the mirror never had it
     known: _Known = _Known(None, Context())
+
+    @property
+    def old(self) -> bool:
+        """The mirror has this version, or a newer one."""
+        return self.known.entry is not None and not _newer(self.version, self.known.entry.version)
 
 
 class Forwarder:
@@ -146,7 +151,17 @@ class Forwarder:
             puts = [_as_put(kind, item, self._adds(kind, item, rules)) for item in todo]
             return self._store.mirror.put(kind, puts, fresh=rules.own is None)
 
-        summary, stale = self._rounds(kind, items, call, chained=True)
+        self._look(kind, items, chained=True)
+        stale = [item for item in items if item.old]
+        news = [item for item in items if not item.old]
+        summary = PutSummary(0, 0, False)
+        if news:
+            summary, late = self._rounds(kind, news, call)
+            stale += late
+        elif rules.own is None:
+            # Most events are echoes of our own writes: a sign of life, no more.
+            summary = PutSummary(0, 0, not self._store.mirror.touch(kind))
+        summary = PutSummary(summary.applied, len(stale), summary.unsynced)
         if rules.everything and stale:
             self._store.queue.add(add for item in stale for add in self._adds(kind, item, rules))
         return summary
@@ -170,6 +185,7 @@ class Forwarder:
                 ]
             )
 
+        self._look(kind, items, chained=False)
         return self._rounds(kind, items, call)[0]
 
     def _prune(self, kind: str, version: str, opening: Opening, seen: set[str], rules: _Rules) -> None:
@@ -186,13 +202,9 @@ class Forwarder:
         kind: str,
         items: list[_Item],
         call: Callable[[Sequence[_Item]], Moved],
-        *,
-        chained: bool = False,
     ) -> tuple[PutSummary, list[_Item]]:
-        """Read, route, send; again for the objects that somebody else moved meanwhile. Also those found
-        old."""
+        """Route, send; again for the objects that somebody else moved meanwhile. Also those found old."""
         applied, unsynced, stale, todo = 0, False, list[_Item](), items
-        self._look(kind, todo, chained=chained)
         for _ in range(_ROUNDS):
             moved = call(todo)
             unsynced |= moved.unsynced
@@ -220,15 +232,20 @@ class Forwarder:
         for item, (raw, extra) in zip(items, reply, strict=True):
             entry = latest.get(item.name) or entry_of(raw)
             item.known = _Known(entry, _context(kind, extra))
-            if chained and item.entry is not None and _newer(item.version, _version(entry)):
-                latest[item.name] = MirrorEntry(item.version, item.entry.uid, item.entry.doc)
+            if chained and not item.old:
+                made = item.entry = item.entry or self._entry(kind, cast(Object, item.new))
+                latest[item.name] = MirrorEntry(item.version, made.uid, made.doc)
 
     def _item(self, kind: str, obj: Object) -> _Item:
-        entry = self._entry(kind, obj)
-        new: Fact = decode_pod(entry.doc) if kind in _PODS else obj
+        meta = obj["metadata"]
         # A version that is no number cannot be compared: "0" is never news, so the object is read live instead.
-        version = entry.version if entry.version.isdecimal() else "0"
-        return _Item(entry.name, version, new, entry)
+        text = str(meta.get("resourceVersion") or "")
+        version = text if text.isdecimal() else "0"
+        name = f"{meta.get('namespace') or ''}/{meta['name']}"
+        if kind not in _PODS:
+            return _Item(name, version, obj)
+        entry = self._entry(kind, obj)
+        return _Item(name, version, decode_pod(entry.doc), entry)
 
     def _adds(self, kind: str, item: _Item, rules: _Rules) -> tuple[Add, ...]:
         old = _fact(kind, item.known.entry) or (item.last if item.new is None else None)

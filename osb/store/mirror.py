@@ -195,9 +195,9 @@ class Mirror:
             answers += map(_answer, reply[1:])
         return Moved(unsynced, answers)
 
-    def touch(self, kind: str) -> None:
-        """The kind's stream gave a sign of life (a bookmark)."""
-        self._scripts.call("mirror_touch_v1", (_meta(kind),), ())
+    def touch(self, kind: str) -> bool:
+        """The kind's stream gave a sign of life (a bookmark). False: the mirror was lost, so list again."""
+        return bool(self._scripts.call("mirror_touch_v1", (_meta(kind),), ()) == 1)
 
     # -- lists -----------------------------------------------------------------------------------------
 

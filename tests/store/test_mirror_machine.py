@@ -63,7 +63,7 @@ class MirrorMachine(RuleBasedStateMachine):
     def _write(self, name: str) -> dict[str, Any]:
         self.version += 1
         uid = self.cluster[name]["metadata"]["uid"] if name in self.cluster else f"u{self.version}"
-        obj = {"metadata": {"name": name, "uid": uid, "resourceVersion": str(self.version)}}
+        obj = {"metadata": {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": str(self.version)}}
         self.cluster[name] = obj
         self.log.append(("PUT", obj))
         return obj
