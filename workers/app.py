@@ -13,11 +13,13 @@ Next: `workers.tasks` turns a message into a key for `osb.reconcile.handle`.
 from __future__ import annotations
 
 import os
+import sys
 
 from celery import Celery
 from kombu import Queue
 
 from osb.config import Settings
+from osb.errors import ConfigError
 from workers import broker
 from workers.routes import all_queues, queue_name
 
@@ -72,5 +74,14 @@ def route_by_kind(name: str, args: object, kwargs: object, options: object, **_:
     return {"queue": queue_name(kind)} if prefix == "osb.reconcile" else None
 
 
+def _settings() -> Settings:
+    """A bad value ends `celery` with one line, not with the stack of an import."""
+    try:
+        return Settings.from_env()
+    except ConfigError as error:
+        sys.stderr.write(f"osb: {error}\n")
+        raise SystemExit(2) from None
+
+
 broker.install()
-app = make_app(Settings.from_env())
+app = make_app(_settings())

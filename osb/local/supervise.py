@@ -48,6 +48,7 @@ class Running:
     pause: float = FIRST_PAUSE
     again: float = 0.0  # monotonic time of the next start
     restarts: int = 0
+    begins: int = 0  # of its log: what stands before is of an earlier run
 
     @property
     def alive(self) -> bool:
@@ -58,9 +59,10 @@ class Running:
         return self.process.pid if self.process is not None else 0
 
     def tail(self, count: int = 400) -> str:
-        """The last words of its log."""
-        with contextlib.suppress(OSError):
-            return self.log.read_text(errors="replace")[-count:].strip()
+        """The last words of its log, in bytes at most."""
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(self.begins, log.seek(0, os.SEEK_END) - count))
+            return log.read().decode(errors="replace").strip()
         return ""
 
 
@@ -76,6 +78,8 @@ class Supervisor:
     def start(self, program: Program) -> Running:
         """Start it now and keep it running. Raises ConfigError when the command cannot be started at all."""
         one = Running(program, self.folder / f"{program.name}.log")
+        with contextlib.suppress(FileNotFoundError):
+            one.begins = one.log.stat().st_size
         self._spawn(one)
         self.running.append(one)
         return one

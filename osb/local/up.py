@@ -180,6 +180,7 @@ class Everything:
             "OSB_HEARTBEAT_FILE": str(self._heartbeat(name)),
             **({"OSB_TASK_EVENTS": "true"} if self._events else {}),
         }
+        self._heartbeat(name).unlink(missing_ok=True)  # an earlier run's in a kept folder
         program = Program(name=name, command=command, env={**self.env, **own, **(env or {})}, grace=grace)
         return self.supervisor.start(program)
 

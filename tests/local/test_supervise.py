@@ -86,6 +86,8 @@ def test_nothing_is_left_when_the_supervisor_itself_is_killed(tmp_path: Path) ->
         import time
         from pathlib import Path
         from osb.local.supervise import Program, Supervisor
+        one = Supervisor(Path({str(tmp_path)!r}))
+        pids = [one.start(Program(name=n, command=c)).pid for n, c in (("a", {WAITS!r}), ("b", {DEAF!r}))]
         print(*pids, flush=True)
         time.sleep(60)
     """)
@@ -120,6 +122,14 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(
         one.mkdir()
     made = folder.make("osb-x")
     assert made.is_dir() and mine.is_dir() and other.is_dir() and not stale.exists()
+
+
+def test_what_an_earlier_run_left_in_the_log_is_not_taken_for_words_of_this_one(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    (tmp_path / "late.log").write_text("ready\n")
+    one = supervisor.start(Program(name="late", command=WAITS))
+    assert one.tail() == ""
 
 
 def test_a_redis_that_was_killed_comes_back_on_its_port_with_its_data(tmp_path: Path) -> None:
