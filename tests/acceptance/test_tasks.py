@@ -140,10 +140,10 @@ def test_executors_that_are_silent_or_cannot_stop_a_task_hold_a_deletion_for_a_b
     space.box("mute", 1, pool="silent", taskTemplate=task(fake()))
     space.box("stubborn", 1, taskTemplate=task(fake(OSB_FAKE_STUBBORN="forever")))
     (pod,) = record(space.until_box("stubborn", lambda b: counts(b)[0] == 1))
-    space.until_box("mute", lambda b: counts(b)[3] == 1)
     # When both are deleted
-    space.delete("batchsandbox", "mute")
     space.delete("batchsandbox", "stubborn")
+    space.until_box("mute", lambda b: counts(b)[3] == 1)
+    space.delete("batchsandbox", "mute")
     # Then the first is gone within ten seconds, and the other's pod is deleted after the stop timeout
     space.gone("batchsandbox", "mute", seconds=11)
     space.gone("pod", pod)

@@ -26,7 +26,7 @@ from tests.doubles.controller import Controller
 from tests.doubles.executors import Executors, executors
 from tests.doubles.recorder import Seen
 
-STEPS = int(os.environ.get("OSB_WALK_STEPS", "120"))
+STEPS = int(os.environ.get("OSB_WALK_STEPS", "60"))
 SEED = int(os.environ.get("OSB_WALK_SEED", "0")) or random.randrange(1, 1 << 30)
 BOUND = 75.0  # seconds until everything is at rest after the last action
 BOXES = ("own-1", "own-2", "pool-1", "pool-2", "task-1", "task-2")
