@@ -19,7 +19,7 @@ from osb.apply.hand import Hand
 from osb.apply.status import write_status
 from osb.decide import claim as records
 from osb.decide.pause import acknowledged
-from osb.decide.status import box_status, endpoints
+from osb.decide.status import box_status, endpoints, replaced_losses
 from osb.errors import ApiError, NotFound, Unavailable
 from osb.facts.boxview import BatchView
 from osb.facts.pod import PodFact
@@ -106,9 +106,10 @@ def show(hand: Hand, settled: Settled) -> Settled:
         return settled
     box = batchsandbox.parse(answer)
     view = BatchView(now=hand.now(), spec=box, slots={**claim.held, **claim.pods})
+    change = replace(acknowledged(view), conditions=replaced_losses(view, claim.box.record))
     stored, writes, cause, told = answer, settled.writes, settled.cause, False
     try:
-        stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view, acknowledged(view)))
+        stored, wrote = write_status(hand, "batchsandbox", answer, box_status(view, change))
         writes, told = writes + int(wrote), True
         if trace.on:
             trace.mark("status", claim.box.member, hand.token[:8])

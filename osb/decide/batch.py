@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
-from osb.api import claims, names
+from osb.api import claims, names, times
 from osb.decide import boxevents, boxslots, claim, pause, resuming
 from osb.decide.batchpods import PodWork, pod_work
 from osb.decide.boxevents import BOX
@@ -29,9 +29,10 @@ from osb.decide.plan import (
     Wake,
     event,
 )
-from osb.decide.status import Change, allocation_deadline, box_status, endpoints, pod_failures
+from osb.decide.status import Change, allocation_deadline, box_status, endpoints, pod_failures, told_loss
 from osb.facts.boxview import BatchView
 
+TOLD = 5  # Events about as many bad patches; the condition names all slots
 FIRST_LOOK = timedelta(seconds=1)  # a brand-new sandbox without pods shows no status for so long
 
 
@@ -74,7 +75,8 @@ def _expired(view: BatchView) -> Plan:
     match.
     """
     spec = view.spec
-    text = f"expireTime {spec.expire} has passed"
+    assert spec.expire is not None
+    text = f"expireTime {times.format(spec.expire)} has passed"
     return Plan(
         actions=(
             DeleteBox(spec.name, spec.uid, spec.version, why=text),
@@ -145,25 +147,22 @@ def _finalizer(view: BatchView, move: Move) -> tuple[Action, ...]:
 
 
 def _change(change: Change, work: PodWork) -> Change:
-    """A patch that gives no pod is shown as an invalid spec."""
-    if not work.broken:
-        return change
-    slots = ", ".join(map(str, sorted(work.broken)))
-    first = work.broken[min(work.broken)]
-    shown = (names.SPEC_INVALID, names.EVENT_INVALID_SHARD_PATCH, f"slots {slots} get no pod: {first}"[:1000])
-    return Change(
-        phase=change.phase,
-        ack=change.ack,
-        conditions=(*change.conditions, shown),
-        cleared=change.cleared,
-        renew=change.renew,
-    )
+    """A patch that gives no pod is shown as an invalid spec; a loss is told with its cause, which no record keeps."""
+    shown: list[tuple[str, str, str]] = []
+    if slots := sorted(work.broken):
+        verb = "gets" if len(slots) == 1 else "get"
+        text = f"{boxslots.text(slots)} {verb} no pod: {work.broken[slots[0]]}"
+        shown.append((names.SPEC_INVALID, names.EVENT_INVALID_SHARD_PATCH, text[:1000]))
+    if work.record is not None and work.lost:
+        shown.append((names.POD_LOST, *told_loss(work.record, work.lost)))
+    return replace(change, conditions=(*change.conditions, *shown)) if shown else change
 
 
 def _broken(view: BatchView, work: PodWork) -> tuple[Action, ...]:
     if view.spec.generation <= view.spec.observed:
         return ()
-    return tuple(event(BOX, "Warning", names.EVENT_INVALID_SHARD_PATCH, str(error)) for error in work.broken.values())
+    told = list(work.broken.values())[:TOLD]
+    return tuple(event(BOX, "Warning", names.EVENT_INVALID_SHARD_PATCH, str(error)) for error in told)
 
 
 def _publish(view: BatchView, phase: str) -> tuple[Action, ...]:

@@ -7,7 +7,7 @@ cannot be built stops its own slot only (spec/batchsandbox.md 9.3, 9.4). Next: `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from osb.api import claims, names, times
@@ -22,17 +22,20 @@ from osb.facts.pod import PodFact
 
 FIRST_PAUSE = 5.0  # seconds between a pod's end and its replacement; doubles with every loss
 LONGEST_PAUSE = 300.0
+CREATES = 100  # in one pass: its status is written, and its lease and the server's limits are looked at, in between
+SOON = 0.1  # seconds until then
 LONG_LIFE = 600.0  # a pod that lived this long is replaced at once
 
 
 @dataclass(slots=True)
 class PodWork:
-    """`broken`: why a slot's pod cannot be built. `again`: seconds until a postponed replacement. `record`: what the
-    plan's own patch makes of the record, None when it stays.
+    """`broken`: why a slot's pod cannot be built. `lost`: slot -> what became of its pod. `again`: seconds until more
+    is to be done. `record`: what the plan's own patch makes of the record, None when it stays.
     """
 
     actions: list[Action] = field(default_factory=list)
     broken: dict[int, InvalidInput] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     again: float | None = None
     record: Record | None = None
@@ -48,22 +51,33 @@ def pod_work(view: BatchView) -> PodWork:
     lost = _losses(view, own.by_slot, work)
     _surplus(view, own, work)
     given_up = frozenset(lost.failed) if lost and view.spec.lost_policy == names.LOST_FAIL else frozenset()
-    for slot in boxslots.missing(view):
-        if slot not in given_up:
-            _create(view, slot, work)
+    _create(view, [slot for slot in boxslots.missing(view) if slot not in given_up], work)
     return work
 
 
-def _create(view: BatchView, slot: int, work: PodWork) -> None:
+def _create(view: BatchView, slots: Sequence[int], work: PodWork) -> None:
+    """A hundred of the missing pods, lowest slots first; the next pass makes more. A slot whose pod cannot be built
+    holds up nobody.
+    """
     if view.spec.template is None:
         return
-    try:
-        body = podbuild.build(view.spec, slot)
-    except InvalidInput as error:
-        work.broken[slot] = error
-        return
-    work.actions.append(CreatePod(body["metadata"]["name"], body))
-    work.reasons.append(f"slot {slot} has no pod")
+    made = 0
+    for slot in slots:
+        if made == CREATES:
+            work.again = SOON
+            break
+        try:
+            body = podbuild.build(view.spec, slot)
+        except InvalidInput as error:
+            work.broken[slot] = error
+            continue
+        work.actions.append(CreatePod(body["metadata"]["name"], body))
+        made += 1
+    empty = [slot for slot in slots if slot not in work.broken]
+    if empty:
+        verb = "has" if len(empty) == 1 else "have"
+        rest = f"; the first {made} are made now" if len(empty) > made else ""
+        work.reasons.append(f"{boxslots.text(empty)} {verb} no pod{rest}")
 
 
 def _surplus(view: BatchView, own: boxslots.Owned, work: PodWork) -> None:
@@ -100,6 +114,7 @@ def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Reco
     # slot's.
     record = mark_lost(spec.record, lost.keys(), policy=spec.lost_policy, delivered=delivered)
     record = work.record = replace(record, open=())
+    work.lost = lost
     patch = {"metadata": {"annotations": {names.ALLOC_STATUS: records.format(record)}}}
     work.actions.append(PatchObject("batchsandbox", spec.name, patch, version=spec.version, why="pods are lost"))
     for slot, cause in lost.items():

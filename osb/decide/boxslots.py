@@ -7,7 +7,7 @@ sandbox's slots come verified with the view; a sandbox with pods of its own find
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from osb.api import claims, names
@@ -102,6 +102,20 @@ def missing(view: BatchView) -> tuple[int, ...]:
     """Needed slots without any pod object, in order."""
     present = listed(view)
     return tuple(slot for slot in sorted(needed(view)) if slot not in present)
+
+
+def text(slots: Sequence[int]) -> str:
+    """Ascending slots in words: `slot 3`, `slots 0, 3-99`; at most ten ranges."""
+    if len(slots) == 1:
+        return f"slot {slots[0]}"
+    ranges: list[list[int]] = []
+    for slot in slots:
+        if ranges and slot == ranges[-1][1] + 1:
+            ranges[-1][1] = slot
+        else:
+            ranges.append([slot, slot])
+    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges[:10])
+    return f"slots {shown}{', ...' if len(ranges) > 10 else ''}"
 
 
 def running_source(view: BatchView) -> PodFact | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from osb.api import times
 from osb.api.batchsandbox import BoxSpec
 
 LONGEST_WAIT = 3600.0  # seconds; look again at least that often, so that clock steps strand nothing
@@ -34,5 +35,9 @@ def expiry(spec: BoxSpec, now: datetime) -> Expiry:
     if left > 0:
         return Expiry(again=min(max(left, SHORTEST_WAIT), LONGEST_WAIT))
     if now < spec.created - IMPOSSIBLE:
-        return Expiry(again=60.0, doubt=f"the clock says {now}, but the object was created at {spec.created}")
+        return Expiry(again=60.0, doubt=_doubt(spec.created, now))
     return Expiry(due=True)
+
+
+def _doubt(created: datetime, now: datetime) -> str:
+    return f"the clock says {times.format(now)}, but the object was created at {times.format(created)}"

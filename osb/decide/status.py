@@ -15,7 +15,10 @@ from datetime import timedelta
 from typing import Any
 
 from osb.api import claims, names
-from osb.decide import boxslots
+from osb.api.batchsandbox import BoxSpec
+from osb.api.problem import Problem
+from osb.api.record import Record
+from osb.decide import boxslots, taskgen
 from osb.decide.boxfail import Failing, failing
 from osb.decide.conditions import Conditions, stored
 from osb.decide.waittext import waiting_message
@@ -262,7 +265,7 @@ def _phase_conditions(draft: _Draft, phase: str, *, renew: bool) -> None:
         conditions.set(names.PROGRESSING, *_progress(draft, phase), renew=renew)
     elif phase == names.SUCCEED:
         conditions.clear(names.PROGRESSING, names.COND_PAUSED)
-        conditions.set(names.READY, names.REASON_PODS_READY, "Sandbox is running")
+        conditions.set(names.READY, names.REASON_PODS_READY, _running(draft))
     elif phase == names.PAUSED:
         conditions.clear(names.READY, names.PROGRESSING)
         conditions.set(names.COND_PAUSED, names.REASON_PAUSED, "Sandbox is paused")
@@ -273,6 +276,14 @@ def _phase_conditions(draft: _Draft, phase: str, *, renew: bool) -> None:
         conditions.set(names.PROGRESSING, reason, "Pausing sandbox" if pausing else "Resuming sandbox", renew=renew)
     else:
         conditions.clear(names.READY, names.PROGRESSING, names.COND_PAUSED)
+
+
+def _running(draft: _Draft) -> str:
+    """The message of Ready: a sandbox whose work is over is done, not running (spec/batchsandbox.md 10.3)."""
+    back, asked = len(boxslots.given_back(draft.view)), draft.view.spec.replicas
+    if draft.ready:
+        return "Sandbox is running"
+    return f"{back} of {asked} slots given back; 0 running" if back else f"{asked} replicas asked for; 0 running"
 
 
 def _progress(draft: _Draft, phase: str) -> tuple[str, str]:
@@ -322,9 +333,18 @@ def _capacity(draft: _Draft) -> None:
         conditions.set(names.POOL_ALLOCATION_PENDING, names.WAIT_CAPACITY, message)
 
 
+def _task_problems(spec: BoxSpec) -> tuple[Problem, ...]:
+    """Tasks that cannot be sent: their pods are made and stay idle, so only the condition says why."""
+    if spec.task_template is None:
+        return ()
+    template, patches = spec.task_template, spec.shard_task_patches
+    found = taskgen.problems(spec.name, spec.replicas, template=template, patches=patches)
+    return tuple(Problem(e.field, e.message, reason=names.EVENT_INVALID_TASK_TEMPLATE) for e in found)
+
+
 def _spec_conditions(draft: _Draft) -> None:
     spec, conditions = draft.view.spec, draft.conditions
-    if problems := spec.invalid:
+    if problems := (*spec.invalid, *_task_problems(spec)):
         conditions.set(names.SPEC_INVALID, problems[0].reason, "; ".join(map(str, problems))[:1000])
     else:
         conditions.clear(names.SPEC_INVALID)
@@ -341,15 +361,38 @@ def _lost(draft: _Draft) -> None:
     record = draft.view.spec.record
     if record is None or not record.losses:
         return
-    count = f"{record.losses} lost so far"
+    pods = {s: f"pod {record.pods[s] if s < len(record.pods) else '?'}" for s in record.failed or record.open}
+    reason, message = told_loss(record, pods)
+    count = _lost_count(record)
     prior = draft.conditions.text(names.POD_LOST)
     same = prior == count or prior.startswith(f"{count};")
+    draft.conditions.set(names.POD_LOST, reason, message if pods or not same else prior, renew=not same)
+
+
+def told_loss(record: Record, pods: Mapping[int, str]) -> tuple[str, str]:
+    """Reason and message of PodLost. `pods`: slot -> its pod and, when known, what became of it. Later passes keep the
+    text although the record has forgotten the pod.
+    """
     if record.failed:
-        reason, slots = names.REASON_SLOT_FAILED, record.failed
-    elif record.open:
-        reason, slots = names.REASON_WAITING_FOR_REPLACEMENT, record.open
+        reason = names.REASON_SLOT_FAILED
     else:
-        reason, slots = names.REASON_POD_REPLACED, ()
-    told = [f"slot {s} (pod {record.pods[s] if s < len(record.pods) else '?'}): its state is gone" for s in slots[:10]]
-    message = "; ".join([count, *told]) if told or not same else prior
-    draft.conditions.set(names.POD_LOST, reason, message, renew=not same)
+        reason = names.REASON_WAITING_FOR_REPLACEMENT if record.open else names.REASON_POD_REPLACED
+    told = [f"slot {slot} ({pods[slot]}): its state is gone" for slot in sorted(pods)[:10]]
+    return reason, "; ".join([_lost_count(record), *told])
+
+
+def replaced_losses(view: BatchView, before: Record | None) -> tuple[tuple[str, str, str], ...]:
+    """PodLost as a condition of a `Change`, for the write that refills slots of which no status has told yet: `before`
+    is the record that still names the lost pods.
+    """
+    record = view.spec.record
+    if before is None or record is None or not before.open or record.open or record.losses != before.losses:
+        return ()
+    if stored(view.spec.status, now=view.now).text(names.POD_LOST).startswith(f"{_lost_count(record)};"):
+        return ()
+    pods = {slot: f"pod {before.pods[slot]}" for slot in before.open if slot < len(before.pods)}
+    return ((names.POD_LOST, *told_loss(record, pods)),) if pods else ()
+
+
+def _lost_count(record: Record) -> str:
+    return f"{record.losses} lost so far"

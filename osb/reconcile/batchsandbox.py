@@ -23,6 +23,7 @@ from osb.reconcile.contract import After, Done, Outcome, Retry
 from osb.reconcile.gather import Obj, live, read_one
 from osb.reconcile.world import Pass
 
+NOT_SOONER = 1.0  # seconds
 NAME_TAKEN_AGAIN = 30.0  # a pod of somebody else has the name: nothing announces its end
 
 
@@ -108,11 +109,11 @@ def _outcome(plan: Plan, done: Applied) -> Outcome:
         if first.retry_after:
             return After(seconds=first.retry_after, summary=f"{said}; the server asks to wait")
         unclear = any(isinstance(error, Unavailable) for error in done.failed)
-        if unclear or plan.again is None:
+        if unclear or plan.again is None or plan.again < NOT_SOONER:  # what fails is not tried again at once
             return Retry(cause=str(first), summary=f"{said}; {len(done.failed)} writes failed")
         return After(seconds=min(plan.again, 30.0), summary=f"{said}; {len(done.failed)} writes failed")
     if done.refused:
-        wait = min(plan.again or NAME_TAKEN_AGAIN, NAME_TAKEN_AGAIN)
+        wait = min(max(plan.again, NOT_SOONER) if plan.again else NAME_TAKEN_AGAIN, NAME_TAKEN_AGAIN)
         return After(seconds=wait, summary=f"{said}; {len(done.refused)} pod names are taken")
     if plan.again is not None:
         return After(seconds=max(plan.again, 0.02), summary=said, progress=done.writes > 0)

@@ -53,6 +53,23 @@ def test_missing_slots_are_created_in_order() -> None:
     assert created(plan) == ["box-0", "box-2"]
 
 
+def test_many_missing_pods_are_made_by_the_hundred_and_told_in_one_line() -> None:
+    plan = batch.plan(view(box(replicas=1500), pod("box-0"), pod("box-2")))
+    assert created(plan) == ["box-1", *[f"box-{i}" for i in range(3, 102)]]
+    assert plan.again is not None and plan.again <= 0.1
+    assert plan.status is not None and plan.status["ready"] == 2
+    assert plan.reasons == ("slots 1, 3-1499 have no pod; the first 100 are made now",)
+    last = batch.plan(view(box(replicas=100)))
+    assert len(created(last)) == 100 and last.again is None
+
+
+def test_many_bad_patches_are_one_condition_and_a_few_events() -> None:
+    plan = batch.plan(view(box(replicas=300, shardPatches=[{"spec": 5}] * 300)))
+    assert not created(plan)
+    assert words(plan, "SpecInvalid").startswith("slots 0-299 get no pod: ")
+    assert reasons_of(plan).count("InvalidShardPatch") == 5
+
+
 def test_scale_down_deletes_the_highest_slot_first() -> None:
     plan = batch.plan(view(box(replicas=1), *[pod(f"box-{i}") for i in range(4)]))
     assert deleted(plan) == ["box-3", "box-2", "box-1"]
@@ -124,6 +141,7 @@ def test_the_loss_of_a_delivered_pod_is_recorded_told_and_its_slot_refilled() ->
     assert patch.version == "41"
     assert created(plan) == ["box-1"]
     assert "PodLost" in reasons_of(plan)
+    assert words(plan, "PodLost").startswith("1 lost so far; slot 1 (pod box-1 was deleted)")
     assert of(plan, PublishEndpoints)[0].addresses == ("10.0.0.9",)
 
 
@@ -227,6 +245,13 @@ def test_a_pool_ref_that_no_pool_can_have_is_an_invalid_spec(name: str) -> None:
 
 
 # -- expiry --------------------------------------------------------------------------------------------------
+
+
+def test_times_are_told_as_the_api_server_writes_them() -> None:
+    plan = batch.plan(view(box(expireTime=times.format(at(-1)))))
+    assert of(plan, DeleteBox)[0].why == "expireTime 2026-05-04T11:59:59Z has passed"
+    doubtful = batch.plan(view(box(expireTime=times.format(at(-1000)), age=-900)))
+    assert any("the clock says 2026-05-04T12:00:00Z" in reason for reason in doubtful.reasons)
 
 
 def test_an_expired_sandbox_is_deleted_and_nothing_else_is_done() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from osb.api import names, times
-from osb.decide.status import Change, box_status, endpoints, without_types
+from osb.decide.status import Change, box_status, endpoints, replaced_losses, without_types
 from osb.facts.boxview import TaskSummary, Waiting
 from osb.facts.pod import PodFact
 from tests.doubles.boxes import NOW, UID, after, at, box, condition, pod, starting, status, told, view
@@ -16,6 +16,13 @@ from tests.doubles.boxes import NOW, UID, after, at, box, condition, pod, starti
 COUNTERS = (
     "replicas", "allocated", "ready", "taskRunning", "taskSucceed", "taskFailed", "taskPending", "taskUnknown"
 )  # fmt: skip
+
+
+TASK = {"spec": {"process": {"command": ["true"]}}}
+
+
+def text_of(written: dict[str, Any], kind: str) -> str:
+    return next(str(c["message"]) for c in written["conditions"] if c["type"] == kind)
 
 
 def waiting_with(pod_: PodFact, reason: str, *, seconds: float, container: str = "main") -> PodFact:
@@ -249,6 +256,45 @@ def test_a_lost_pod_is_told_with_the_time_of_the_latest_loss() -> None:
     second = box_status(view(after(twice, healed), slots={1: pod("w3")}, now=at(40)))
     since = next(c["lastTransitionTime"] for c in second["conditions"] if c["type"] == "PodLost")
     assert since == times.format(at(40))
+
+
+def test_a_pod_that_is_replaced_before_anybody_told_of_its_loss_is_still_named() -> None:
+    before = {"pods": ["w1", "w2"], "poolRef": "warm", "open": [1], "losses": 1}
+    lost = box(poolRef="warm", replicas=2, record=before)
+    refilled = view(box(poolRef="warm", replicas=2, record=before | {"pods": ["w1", "w3"], "open": []}),
+                    slots={0: pod("w1"), 1: pod("w3")})  # fmt: skip
+    written = box_status(refilled, Change(conditions=replaced_losses(refilled, lost.record)))
+    assert text_of(written, "PodLost") == "1 lost so far; slot 1 (pod w2): its state is gone"
+    later = box_status(replace(refilled, spec=after(refilled.spec, written), now=at(60)))
+    assert text_of(later, "PodLost") == text_of(written, "PodLost")
+    assert replaced_losses(replace(refilled, spec=after(refilled.spec, written)), lost.record) == ()
+
+
+def test_a_sandbox_whose_pods_were_all_given_back_does_not_claim_to_run() -> None:
+    record = {"pods": ["w1"], "poolRef": "warm"}
+    written = box_status(view(box(poolRef="warm", record=record, release={"pods": ["w1"]})))
+    assert written["phase"] == "Succeed" and told(written["conditions"])["Ready"] == "PodsReady"
+    assert text_of(written, "Ready") == "1 of 1 slots given back; 0 running"
+    nothing = box_status(view(box(poolRef="warm", replicas=0)))
+    assert nothing["phase"] == "Succeed" and text_of(nothing, "Ready") == "0 replicas asked for; 0 running"
+    running = box_status(view(box(), pod()))
+    assert text_of(running, "Ready") == "Sandbox is running"
+
+
+@pytest.mark.parametrize(
+    ("spec", "where"),
+    [
+        ({"taskTemplate": {}}, "spec.taskTemplate.spec.process"),
+        ({"taskTemplate": {"spec": {"process": {"command": []}}}}, "spec.taskTemplate.spec.process.command"),
+        ({"taskTemplate": TASK, "shardTaskPatches": [{}, {"spec": 5}]}, "spec.shardTaskPatches[1]"),
+    ],
+)
+def test_a_task_that_cannot_be_sent_is_an_invalid_spec_beside_running_pods(spec: dict[str, Any], where: str) -> None:
+    written = box_status(view(box(replicas=2, **spec), pod("box-0"), pod("box-1")))
+    assert told(written["conditions"]) == {"Ready": "PodsReady", "SpecInvalid": "InvalidTaskTemplate"}
+    assert text_of(written, "SpecInvalid").startswith(where)
+    healed = box_status(view(after(box(replicas=2, taskTemplate=TASK), written), pod("box-0"), pod("box-1")))
+    assert "SpecInvalid" not in told(healed["conditions"])
 
 
 def test_a_slot_given_up_is_not_missing_any_more() -> None:
