@@ -104,10 +104,15 @@ def parse(obj: Mapping[str, Any]) -> PoolSpec:
         annotations=annotations,
         eviction_handler=_handler(read, labels),
         restart_config=_restart(read, annotations, template),
-        hold=annotations.get(names.HOLD, "").lower() not in _OFF,
+        hold=parse_hold(annotations.get(names.HOLD, "")),
         status=part(obj, "status"),
         problems=read.found(),
     )
+
+
+def parse_hold(text: str) -> bool:
+    """Whether a value of the annotation `hold` holds the pool: anything but a word for no."""
+    return text.lower() not in _OFF
 
 
 def _capacity(read: Reader, spec: Mapping[str, Any]) -> tuple[int, int, int, int]:

@@ -1,4 +1,4 @@
-"""`problems`: everything that is wrong with one of our objects, in words; for `osbctl validate` and the
+"""`problems`: everything that is wrong with one of our objects, in words; for people and the
 workers.
 
 `parse` finds what has a fallback; this adds what only costs time to find (patches are tried out) and what is

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed or something was found, 2 wrong usage or setting, 3
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -83,7 +84,8 @@ class Reach:
         try:
             return self.kube.get(kind, namespace, name)
         except NotFound as error:
-            raise NoSuch(f"there is no {kind} {namespace}/{name}; `osbctl get {kind} -A` lists them") from error
+            lists = "kubectl get pods" if kind == "pod" else f"osbctl get {kind}"
+            raise NoSuch(f"there is no {kind} {namespace}/{name}; `{lists} -A` lists them") from error
 
     def close(self) -> None:
         for name in ("world", "kube", "store"):
@@ -128,6 +130,13 @@ def key_of(kind: str, text: str, namespace: str = "default") -> Key:
     """`ns/name`, or a name in `namespace`. Raises InvalidInput."""
     space, slash, name = text.partition("/")
     return checked(kind_of(kind), space, name) if slash else checked(kind_of(kind), namespace, text)
+
+
+def seconds(value: float) -> float:
+    """Callback of an option: from 0 on, and finite (NaN is in no range). Raises typer's usage error."""
+    if not 0 <= value < math.inf:
+        raise typer.BadParameter(f"{value:g}: a number of seconds from 0 on is accepted")
+    return value
 
 
 def quit_with(code: int) -> NoReturn:

@@ -198,10 +198,16 @@ def _time_and_queue(reach: Reach) -> Iterator[Finding]:
         stats = reach.store.queue.stats(kind)
         if stats.quarantined:
             yield Finding("error", "queue", f"{stats.quarantined} {kind} keys are in quarantine",
-                          f"osbctl queue {kind}; then osbctl reconcile {kind} NS/NAME")  # fmt: skip
+                          f"osbctl queue {kind}; then osbctl reconcile {kind} {_quarantined(reach, kind)}")  # fmt: skip
         if stats.oldest_ms_now > OLD_KEY_MS:
             yield Finding("error", "queue", f"the oldest {kind} key waits {out.span(stats.oldest_ms_now / 1000)}",
                           f"are workers running for osb.{kind}.now?")  # fmt: skip
+
+
+def _quarantined(reach: Reach, kind: str) -> str:
+    """A key to fill into the hint."""
+    first = reach.store.queue.listing(kind, "quarantined", 1)
+    return first[0].key.member if first else "(the key it shows)"
 
 
 CHECKS: tuple[Callable[[Reach], Iterator[Finding]], ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
@@ -15,6 +15,7 @@ from osb.decide.order import effective_priority, waiter
 EXAMPLE = "Example: osbctl explain sandbox default/b7"
 LINE_SHOWN = 15
 JOURNAL_SHOWN = 6
+LINES_SHOWN = 20  # of reasons and of actions; a rollout of thousands has one each
 
 
 def explain(
@@ -131,12 +132,18 @@ def _common(reach: Reach, found: Look) -> None:
     out.section("conditions", (
         f"{c['type']}={c.get('status')} {c.get('reason') or ''}  {c.get('message') or ''} "
         f"(for {out.age(c.get('lastTransitionTime'))})" for c in status.get("conditions") or ()))  # fmt: skip
-    out.section("why", found.plan.reasons)
+    out.section("why", _some(found.plan.reasons))
     acts = words(found.plan.actions) + [f"status {change}" for change in status_changes(found.raw, found.plan)]
     again = "" if found.plan.again is None else f"then looks again in {out.span(found.plan.again)}"
+    acts = _some(acts)
     out.section("the next pass would", [*(acts or ["change nothing"]), *([again] if again else [])])
     out.section("queue", _queue(reach, found))
     out.section("lately", (entry_text(entry) for entry in _journal(reach, found)))
+
+
+def _some(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - LINES_SHOWN
+    return [*lines[:LINES_SHOWN], *([f"and {more} more (-o json shows all)"] if more > 0 else [])]
 
 
 def _queue(reach: Reach, found: Look) -> Iterator[str]:

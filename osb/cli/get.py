@@ -27,9 +27,12 @@ def get(
 ) -> None:
     """List objects: what they want, what they have, why they wait."""
     out.checked_format(output)
-    what = kind_of(kind)
+    try:
+        what = kind_of(kind)
+    except Wrong:
+        what = ""
     if what not in COLUMNS:
-        raise Wrong(f"{what} is no object of the cluster; pools, sandboxes and snapshots are")
+        raise Wrong(f"get {kind}: pools, sandboxes or snapshots is accepted")
     with reach(redis_url, kubeconfig) as one:
         if name:
             key = key_of(kind, name, namespace)

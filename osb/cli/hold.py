@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import typer
 
 from osb.api import names
-from osb.api.key import POOL
+from osb.api.key import POOL, Key
+from osb.api.pool import parse_hold
 from osb.cli import output as out
-from osb.cli.context import Kubeconfig, Namespace, RedisUrl, key_of, reach
+from osb.cli.context import Kubeconfig, Namespace, Reach, RedisUrl, Wrong, key_of, reach
 
 EXAMPLE = "Example: osbctl hold default/warm --reason 'registry maintenance'"
 EXAMPLE_UNHOLD = "Example: osbctl unhold default/warm"
@@ -15,14 +19,24 @@ EXAMPLE_UNHOLD = "Example: osbctl unhold default/warm"
 
 def hold(
     pool: str = typer.Argument(..., help="namespace/name"),
-    reason: str = typer.Option("true", "--reason", help="kept in the annotation, for people"),
+    reason: str = typer.Option("", "--reason", help="shown in the condition Held; of a held pool: replaces its reason"),
     namespace: Namespace = "default",
     redis_url: RedisUrl = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
     """Freeze a pool."""
-    _annotate(pool, namespace, reason or "true", redis_url, kubeconfig)
-    out.say(f"pool {pool} is held: `osbctl unhold {pool}` lets it go on")
+    key = key_of(POOL, pool, namespace)
+    with reach(redis_url, kubeconfig) as one:
+        before = _reason(one.fetch(POOL, key.namespace, key.name))
+        kept = bool(before) and not reason.strip()
+        given = before if kept else reason.strip() or "true"
+        if not parse_hold(given):
+            raise Wrong(f"--reason {given}: this text would mean 'not held'; write why")
+        _annotate(one, key, given)
+    why = "" if given == "true" else f" ({given})"
+    was = f"; the reason was: {before}" if before not in ("", "true", given) else ""
+    still = "still held, its reason is kept" if kept else "held"
+    out.say(f"pool {key.member} is {still}{why}{was}: `osbctl unhold {key.member}` lets it go on")
 
 
 def unhold(
@@ -32,12 +46,18 @@ def unhold(
     kubeconfig: Kubeconfig = "",
 ) -> None:
     """Let a held pool go on."""
-    _annotate(pool, namespace, None, redis_url, kubeconfig)
-    out.say(f"pool {pool} goes on")
-
-
-def _annotate(pool: str, namespace: str, value: str | None, redis_url: str, kubeconfig: str) -> None:
     key = key_of(POOL, pool, namespace)
     with reach(redis_url, kubeconfig) as one:
-        one.fetch(POOL, key.namespace, key.name)
-        one.kube.patch(POOL, key.namespace, key.name, {"metadata": {"annotations": {names.HOLD: value}}})
+        before = _reason(one.fetch(POOL, key.namespace, key.name))
+        _annotate(one, key, None)
+    out.say(f"pool {key.member} " + ("goes on" if before else "was not held"))
+
+
+def _reason(raw: Mapping[str, Any]) -> str:
+    """Why the pool is held, "" when it is not."""
+    text = str((raw["metadata"].get("annotations") or {}).get(names.HOLD, ""))
+    return text if parse_hold(text) else ""
+
+
+def _annotate(reach: Reach, key: Key, value: str | None) -> None:
+    reach.kube.patch(POOL, key.namespace, key.name, {"metadata": {"annotations": {names.HOLD: value}}})

@@ -6,8 +6,9 @@ import time
 
 import typer
 
+from osb.api.key import BATCHSANDBOX, POOL
 from osb.cli import output as out
-from osb.cli.context import Output, RedisUrl, reach
+from osb.cli.context import Namespace, Output, RedisUrl, key_of, reach
 from osb.cli.explain import entry_text
 
 EXAMPLE = "Example: osbctl journal --pool default/warm -f"
@@ -17,17 +18,23 @@ POLL_SECONDS = 0.5
 def journal(
     pool: str = typer.Option("", "--pool", help="only decisions about this pool, namespace/name"),
     box: str = typer.Option("", "--box", help="only decisions about this sandbox, namespace/name"),
-    limit: int = typer.Option(30, "--limit", help="how many of the last ones"),
+    namespace: Namespace = "default",
+    limit: int = typer.Option(30, "--limit", min=1, help="how many of the last ones"),
     follow: bool = typer.Option(False, "--follow", "-f", help="go on until Ctrl-C"),
     output: Output = "table",
     redis_url: RedisUrl = "",
 ) -> None:
     """Show what was decided, for whom, and why."""
     out.checked_format(output)
+    pool = key_of(POOL, pool, namespace).member if pool else ""
+    box = key_of(BATCHSANDBOX, box, namespace).member if box else ""
     with reach(redis_url) as one:
         entries = list(reversed(one.store.journal.read(pool=pool, box=box, limit=limit)))
         if output != "table" and not follow:
             return out.data(entries, output)
+        if not entries:
+            out.warn(f"no decision about {' and '.join(filter(None, (pool, box))) or 'anything'} is in the journal; "
+                     "names are namespace/name, or names in the namespace of -n")  # fmt: skip
         _show(entries, output)
         last = entries[-1]["at_ms"] if entries else 0
         shown = [entry for entry in entries if entry["at_ms"] == last]

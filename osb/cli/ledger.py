@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import typer
 
 from osb.api import batchsandbox, names
 from osb.api.key import POOL
 from osb.cli import output as out
-from osb.cli.context import FAILED, Kubeconfig, Namespace, Output, Reach, RedisUrl, key_of, quit_with, reach
-from osb.cli.verify import Difference, differences
+from osb.cli.context import (
+    FAILED,
+    Kubeconfig,
+    Namespace,
+    NoSuch,
+    Output,
+    Reach,
+    RedisUrl,
+    key_of,
+    quit_with,
+    reach,
+    seconds,
+)
+from osb.cli.verify import POOL_HERE, Difference, differences
 from osb.facts import pod as pods
 
 app = typer.Typer(help="Who holds which pod of a pool.", no_args_is_help=True, rich_markup_mode=None)
@@ -28,6 +41,8 @@ def show(
     key = key_of(POOL, pool, namespace)
     with reach(redis_url) as one:
         state = one.store.ledger(key.namespace, key.name).state(entries=True)
+        if not state.entries and not state.meta.uid:
+            raise NoSuch(f"no such pool: {key.member} has no ledger; `osbctl get pools -A` lists pools")
         now = one.store.queue.now_ms()
     if output != "table":
         return out.data({
@@ -52,7 +67,9 @@ def verify(
     pool: str = typer.Argument("", help="namespace/name; without it every pool"),
     namespace: Namespace = "default",
     everywhere: bool = typer.Option(False, "--all-namespaces", "-A", help="pools of all namespaces"),
-    settle: float = typer.Option(2.0, "--settle", help="seconds until the second look; only what both see counts"),
+    settle: float = typer.Option(
+        2.0, "--settle", callback=seconds, help="seconds until the second look; only what both see counts"
+    ),
     output: Output = "table",
     redis_url: RedisUrl = "",
     kubeconfig: Kubeconfig = "",
@@ -65,7 +82,9 @@ def verify(
         if any(first.values()):
             time.sleep(settle)
         found = {member: [d for d in _look(one, member) if d in seen] for member, seen in first.items() if seen}
-    rows = [(member, d) for member, those in found.items() for d in those]
+    rows = [
+        (member, replace(d, fix=d.fix.replace(POOL_HERE, member))) for member, those in found.items() for d in those
+    ]
     if output != "table":
         out.data([{"pool": m, "pod": d.pod, "problem": d.text, "fix": d.fix} for m, d in rows], output)
     elif rows:

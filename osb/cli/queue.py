@@ -15,7 +15,7 @@ STATES: tuple[What, ...] = ("running", "dirty", "quarantined", "failing", "due")
 
 def queue(
     kind: str = typer.Argument("", help="only this kind, with its keys"),
-    limit: int = typer.Option(20, "--limit", help="keys shown of each state"),
+    limit: int = typer.Option(20, "--limit", min=1, help="keys shown of each state"),
     output: Output = "table",
     redis_url: RedisUrl = "",
 ) -> None:

@@ -8,9 +8,10 @@ import typer
 
 from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key
 from osb.cli import output as out
-from osb.cli.context import FAILED, Kubeconfig, Namespace, Reach, RedisUrl, key_of, quit_with, reach
+from osb.cli.context import FAILED, Kubeconfig, Namespace, Reach, RedisUrl, key_of, quit_with, reach, seconds
 
 EXAMPLE = "Example: osbctl reconcile pool default/warm --reason 'after the node drain' --wait"
+TELL_SECONDS = 0.5
 OBJECTS = {POOL: POOL, BATCHSANDBOX: BATCHSANDBOX, SNAPSHOT: SNAPSHOT, TASKS: BATCHSANDBOX, RECYCLE: "pod"}
 
 
@@ -19,7 +20,7 @@ def reconcile(
     name: str = typer.Argument(..., help="namespace/name"),
     reason: str = typer.Option("by hand", "--reason", help="shown in logs and in Flower"),
     wait: bool = typer.Option(False, "--wait", help="until a worker has run it"),
-    timeout: float = typer.Option(60.0, "--timeout", help="seconds to wait"),
+    timeout: float = typer.Option(60.0, "--timeout", callback=seconds, help="seconds to wait"),
     namespace: Namespace = "default",
     redis_url: RedisUrl = "",
     kubeconfig: Kubeconfig = "",
@@ -34,6 +35,14 @@ def reconcile(
             _wait(one, key, task_id, timeout)
 
 
+def _outcome(reach: Reach, key: Key, task_id: str) -> str:
+    """What the worker says of the run: it tells a moment after the key is free."""
+    end = time.monotonic() + TELL_SECONDS
+    while not (text := reach.store.queue.hand_outcome(key.kind, task_id)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return text or "reconciled (another run, of an event, took it along)"
+
+
 def _wait(reach: Reach, key: Key, task_id: str, timeout: float) -> None:
     started = time.monotonic()
     while time.monotonic() - started < timeout:
@@ -41,7 +50,8 @@ def _wait(reach: Reach, key: Key, task_id: str, timeout: float) -> None:
             seen = reach.store.queue.peek(key)
             if not seen.running and seen.dirty_ms is None:
                 failed = f"; failed {seen.failures} times in a row" if seen.failures else ""
-                out.say(f"done after {out.span(time.monotonic() - started)}{failed}")
+                took = out.span(time.monotonic() - started)
+                out.say(f"done after {took}{failed}: {_outcome(reach, key, task_id)}")
                 if failed:
                     quit_with(FAILED)
                 return

@@ -23,7 +23,8 @@ class Difference:
     fix: str
 
 
-REPAIR = "the pool's next full pass repairs it: osbctl reconcile pool NS/NAME --wait"
+POOL_HERE = "NS/NAME"  # in a remedy: whoever prints it fills the pool in
+REPAIR = f"the pool's next full pass repairs it: osbctl reconcile pool {POOL_HERE} --wait"
 
 
 def differences(

@@ -16,6 +16,7 @@ from osb.decide.plan import EmitEvent, event
 from osb.facts.poolview import PoolView
 
 HELD = "Held"  # condition: the annotation `hold` stops this pool
+HOLD_SHOWN = 200  # characters of the reason that people gave in it
 LONG_OPEN = 5.0  # seconds a create may stay unobserved before it is worth a condition
 
 _ORDER = (*names.POOL_CONDITIONS, HELD)
@@ -130,7 +131,9 @@ def troubles(view: PoolView, found: Findings) -> dict[str, tuple[str, str]]:
         text = "returned pods keep the files and processes of their last user"
         made[names.NOOP_RECYCLING] = ("NothingIsCleaned", text)
     if view.pool.hold:
-        made[HELD] = ("HoldAnnotation", "annotation hold: nothing is created, deleted or handed out")
+        given = " ".join(view.pool.annotations.get(names.HOLD, "").split())
+        why = f"{given[:HOLD_SHOWN]}: " if given.lower() != "true" else "annotation hold: "
+        made[HELD] = ("HoldAnnotation", f"{why}nothing is created, deleted or handed out")
     return made
 
 

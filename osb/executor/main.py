@@ -12,6 +12,8 @@ import contextlib
 import ipaddress
 import os
 import signal
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -130,8 +132,21 @@ async def serve(args: argparse.Namespace, *, token: str = "") -> None:
         one.close()
 
 
+def unusable(folder: str) -> str:
+    """Why tasks cannot be kept in that folder, "" when they can."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"--data-dir {folder}: {error.strerror or error}; name a folder that this user may write (DATA_DIR)"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
+    if not args.fake and (problem := unusable(args.data_dir)):
+        sys.stderr.write(f"osbctl executor: {problem}\n")
+        return 2
     token = os.environ.pop(SECRET, "")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(args, token=token))

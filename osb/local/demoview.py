@@ -18,6 +18,7 @@ from rich.text import Text
 STYLES = {"title": "bold", "command": "cyan", "fact": "green", "why": "dim", "plain": "", "error": "bold red"}
 INDENT = {"title": "", "command": "   $ ", "fact": "   ✔ ", "why": "     ", "plain": "", "error": ""}
 Row = Sequence[object]
+NAME, CELL = 32, 60  # characters of a row's name and of its other cells at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ def view(now: Snapshot, *, height: int = 40) -> RenderableType:
     return Group(*parts)
 
 
+def _cut(text: str, most: int) -> str:
+    """A name may have 253 characters and must not push the numbers off the screen: its ends tell most."""
+    return text if len(text) <= most else f"{text[: most - 13]}…{text[-12:]}"
+
+
 def _table(title: str, headers: Sequence[str], rows: Sequence[Row]) -> Table:
     made = Table(
         title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), header_style="dim"
@@ -96,5 +102,5 @@ def _table(title: str, headers: Sequence[str], rows: Sequence[Row]) -> Table:
         made.add_column(name, no_wrap=True, justify="left" if number in (0, len(headers) - 1) else "right",
                         overflow="ellipsis")  # fmt: skip
     for row in rows:
-        made.add_row(*(str(cell) for cell in row))
+        made.add_row(*(_cut(str(cell), NAME if number == 0 else CELL) for number, cell in enumerate(row)))
     return made

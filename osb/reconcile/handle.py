@@ -10,6 +10,7 @@ under load one pass serves all that came in during the last one.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable
@@ -47,19 +48,28 @@ def handle(world: World, key: Key, *, reason: str = "", hand: bool = False, task
     """Reconcile `key` if it asks for it and nobody else does. Never raises for anything the key's owner can cause."""
     if world.stop.is_set():
         return STOPPING
+    ran, text = _passes(world, key, reason=reason, hand=hand, task_id=task_id)
+    if hand and ran:
+        with contextlib.suppress(StoreDown):
+            world.store.queue.hand_tell(key.kind, task_id, text)
+    return text
+
+
+def _passes(world: World, key: Key, *, reason: str, hand: bool, task_id: str) -> tuple[bool, str]:
+    """(whether there was a pass, what all of them said)."""
     said: list[str] = []
     started = time.monotonic()
     for number in range(MAX_PASSES):
         staying = number < MAX_PASSES - 1 and time.monotonic() - started < MAX_SECONDS and not world.stop.is_set()
         state, summary, again = _once(world, key, reason=reason, hand=hand, task_id=task_id, staying=staying)
         if state != "run":
-            return "; ".join(said) or state
+            return number > 0, "; ".join(said) or state
         if summary and (not said or said[-1] != summary):
             said.append(summary)
         if not again or not staying:
             break
         hand = False
-    return "; ".join(said[-6:])
+    return True, "; ".join(said[-6:])
 
 
 def _once(world: World, key: Key, *, reason: str, hand: bool, task_id: str, staying: bool) -> tuple[str, str, bool]:

@@ -22,7 +22,7 @@ owner.
 `osb:q:{kind}:crash`       hash    ns/name -> workers lost in a row
 `osb:q:{kind}:quar`        zset    ns/name -> ms when a quarantined key is tried again
 `osb:q:{kind}:gate`        zset    ns/name -> ms, allowance against hot loops; swept by rescue
-`osb:q:{kind}:hand:{id}`   string  a hand-sent task that was seen; TTL 1 h
+`osb:q:{kind}:hand:{id}`   string  a hand-sent task that was seen, then `=` its outcome; TTL 1 h
 `osb:envelope`             hash    `v1` -> template of a wake-up message made by kombu (osb.store.envelope)
 `osb:tick`                 string  `ms`: when the beat that acts was last alive; TTL 10 min
 `osb:holder`               string  `ms foreign holder of the installation's Lease or nothing`; TTL 1 min

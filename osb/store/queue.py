@@ -145,9 +145,7 @@ def wire(add: Add) -> list[str | int]:
 class WorkQueue:
     """One queue per kind, in one Redis. `dice` returns a float in 0..1 and is exchanged in tests only."""
 
-    def __init__(
-        self, client: redis.Redis, scripts: Scripts, *, dice: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, client: redis.Redis, scripts: Scripts, *, dice: Callable[[], float] = random.random) -> None:
         self._redis = client
         self._scripts = scripts
         self._dice = dice
@@ -168,9 +166,7 @@ class WorkQueue:
         per `task_id`, and neither allowance nor quarantine holds it back.
         """
         if hand and not task_id:
-            raise InvalidInput(
-                "task_id", "a hand-sent run needs its task id, so that a redelivery is recognised"
-            )
+            raise InvalidInput("task_id", "a hand-sent run needs its task id, so that a redelivery is recognised")
         return begun(self._call("queue_begin_v1", _seed(), key.kind, key.member, token, int(hand), task_id))
 
     def renew(self, key: Key, token: str) -> bool:
@@ -268,6 +264,17 @@ class WorkQueue:
         """A worker has taken the hand-sent task."""
         with redis_errors("look for a hand-sent task"):
             return bool(self._redis.exists(f"{keys.queue(kind, 'hand')}:{task_id}"))
+
+    def hand_tell(self, kind: str, task_id: str, outcome: str) -> None:
+        """Note how the hand-sent task ended, for as long as it is known to have been seen."""
+        with redis_errors("note a hand-sent task's outcome"):
+            self._redis.set(f"{keys.queue(kind, 'hand')}:{task_id}", f"={outcome}"[:500], xx=True, keepttl=True)
+
+    def hand_outcome(self, kind: str, task_id: str) -> str:
+        """What its worker told, "" while it has not."""
+        with redis_errors("look for a hand-sent task's outcome"):
+            text = (self._redis.get(f"{keys.queue(kind, 'hand')}:{task_id}") or b"").decode(errors="replace")
+        return text[1:] if text.startswith("=") else ""
 
     def now_ms(self) -> int:
         """Redis' clock, which all times of the queue are in."""

@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from osb.config import Settings
-from osb.errors import ConfigError, OsbError
+from osb.config import Settings, masked_url
+from osb.errors import ConfigError, OsbError, StoreDown
 from osb.obs import log, metrics
 from osb.watch.probes import Probes
 from osb.watch.run import Watcher
 
 HEARTBEAT_SECONDS = 5.0
+TELL_AGAIN_SECONDS = 60.0  # of a start that is not possible yet
 
 say = log.get_logger("watch")
 
@@ -52,7 +53,8 @@ def run() -> int:
 
 def _started(watcher: Watcher, over: threading.Event) -> bool:
     """Connect, as often as it takes: a Redis that is away at the start is no reason for a crash loop."""
-    pause = 0.5
+    pause, told = 0.5, -TELL_AGAIN_SECONDS
+    where = masked_url(watcher.settings.redis_url)
     while not over.is_set():
         try:
             watcher.start()
@@ -60,7 +62,13 @@ def _started(watcher: Watcher, over: threading.Event) -> bool:
         except ConfigError:
             raise
         except OsbError as error:
-            say.warning("cannot start yet, trying again", error=str(error))
+            if time.monotonic() - told >= TELL_AGAIN_SECONDS:
+                told = time.monotonic()
+                if isinstance(error, StoreDown):
+                    advice = f"is Redis up at {where}, and is REDIS_URL right?"
+                else:
+                    advice = "is the API server up, and is KUBECONFIG right?"
+                say.warning(f"cannot start yet, trying again: {advice}", error=str(error))
             over.wait(pause)
             pause = min(pause * 2, 10.0)
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +20,9 @@ Osbctl = Callable[..., Called]
 def test_a_hand_sent_reconcile_runs_once_and_waits_for_its_end(osbctl: Osbctl) -> None:
     said = osbctl("reconcile", "pool", "default/warm", "--reason", 'it\'s "me"', "--wait")
     assert said.code == 0
-    assert "sent osb.reconcile.pool for default/warm" in said.out and "done after" in said.out
+    assert "sent osb.reconcile.pool for default/warm" in said.out and re.search(r"done after \S+: \w", said.out), (
+        said.out
+    )
 
 
 def test_a_hand_sent_reconcile_is_what_celery_itself_would_have_sent(osbctl: Osbctl, redis_url: str) -> None:
@@ -68,7 +71,10 @@ def test_a_held_pool_hands_out_nothing_until_it_is_unheld(osbctl: Osbctl, instal
     installation.kube.create("batchsandbox", "default", box_body("held-back", 1))
     osbctl("reconcile", "pool", "warm", "--wait")
     assert not installation.status("batchsandbox", "held-back").get("allocated")
-    assert "hold" in osbctl("explain", "pool", "warm").out
+    assert "maintenance: nothing is" in osbctl("explain", "pool", "warm").out
+    # A second hold keeps the reason, or replaces it, and says which
+    assert "its reason is kept (maintenance)" in osbctl("hold", "warm").out
+    assert "(fire); the reason was: maintenance" in osbctl("hold", "warm", "--reason", "fire").out
     osbctl("unhold", "warm")
     installation.until("it is served", lambda: installation.status("batchsandbox", "held-back").get("ready") == 1)
     installation.kube.delete("batchsandbox", "default", "held-back")
@@ -76,6 +82,10 @@ def test_a_held_pool_hands_out_nothing_until_it_is_unheld(osbctl: Osbctl, instal
 
 @pytest.mark.parametrize("arguments", [
     ("get", "nonsense"), ("get", "pools", "-o", "xml"), ("explain", "tasks", "default/a"), ("explain", "pool", "A/b"),
+    ("queue", "pool", "--limit", "-5"), ("journal", "--limit", "0"), ("journal", "--box", "a/b/c"),
+    ("reconcile", "pool", "warm", "--timeout", "nan"), ("ledger", "verify", "--settle", "-1"),
+    ("queue", "--redis-url", "nonsense"), ("queue", "--redis-url", "redis://h:port/0"),
+    ("get", "pools", "--kubeconfig", "/dev/null"), ("hold", "warm", "--reason", "no"),
     ("completion", "csh"), ("get", "pools", "--bogus"), ("reconcile",),
 ])  # fmt: skip
 def test_wrong_usage_ends_with_two_and_says_what_is_accepted(osbctl: Osbctl, arguments: tuple[str, ...]) -> None:

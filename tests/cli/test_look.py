@@ -136,6 +136,17 @@ def test_journal_filters_by_sandbox(osbctl: Osbctl) -> None:
     assert "allocated: default/warm default/pair" in osbctl("journal", "--pool", "default/warm").out
 
 
+def test_bare_names_of_the_journal_are_of_the_namespace_and_unknown_ones_are_told(osbctl: Osbctl) -> None:
+    assert osbctl("journal", "--box", "pair").out == osbctl("journal", "--box", "default/pair").out != ""
+    said = osbctl("journal", "--box", "pair", "-n", "elsewhere")
+    assert said.code == 0 and "no decision about elsewhere/pair" in said.err
+
+
+def test_the_ledger_of_no_pool_ends_with_three(osbctl: Osbctl) -> None:
+    said = osbctl("ledger", "show", "nope")
+    assert said.code == 3 and "no such pool" in said.err
+
+
 def test_crds_are_printed_as_yaml_documents(osbctl: Osbctl) -> None:
     said = osbctl("crds")
     kinds = [doc["spec"]["names"]["kind"] for doc in yaml.safe_load_all(said.out)]
