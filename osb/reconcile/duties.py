@@ -1,4 +1,4 @@
-"""Time, as small duties: move what is due, rescue what was lost, offer every key again, trim.
+"""Time, as small duties: move what is due, rescue what was lost, offer every key again, find lost ledgers.
 
 Run by the beat that acts and, when beat is silent, by every worker (spec/protocols.md 3, spec/pitfalls.md 39). Each
 duty is safe to run twice; the sweep is deduplicated by time slot. Next: keys on the queue.
@@ -18,12 +18,14 @@ from osb.obs import metrics
 from osb.obs.log import get_logger
 from osb.reconcile import gauges, report
 from osb.store.client import Store
+from osb.store.queue import Peek
 
 log = get_logger("beat")
 
 DUE_SECONDS = 0.1
 RESCUE_SECONDS = 1.0
 SWEEP_SLOT_SECONDS = 10
+LEDGER_SLOT_SECONDS = 5
 GAUGE_SECONDS = 5.0
 POOL_GAUGE_SECONDS = 15.0
 BOX_GAUGE_SECONDS = 60.0
@@ -51,6 +53,8 @@ class Duties:
                 self.rescue()
             if self._turn("sweep", SWEEP_SLOT_SECONDS / 2):
                 self.sweep()
+            if self._turn("ledgers", LEDGER_SLOT_SECONDS / 2):
+                self.ledgers()
             if self._turn("gauges", GAUGE_SECONDS):
                 self.gauges()
             if self.state_gauges and self._turn("pools", POOL_GAUGE_SECONDS):
@@ -71,6 +75,7 @@ class Duties:
             self.store.queue.due(kind)
         self.rescue()
         self.sweep()
+        self.ledgers()
 
     def _turn(self, name: str, period: float) -> bool:
         now = time.monotonic()
@@ -108,10 +113,29 @@ class Duties:
             if adds:
                 self.store.queue.add(adds)
 
+    def ledgers(self) -> None:
+        """Pools whose ledger may not be believed, and that nobody is about to rebuild, are asked to.
+
+        Whatever took the ledger (keys deleted by hand, another installation, a restarted Redis) was no event of theirs.
+        """
+        if not self.store.duty.slot("ledgers", int(time.time() // LEDGER_SLOT_SECONDS), ttl=2 * LEDGER_SLOT_SECONDS):
+            return
+        unready = [of_member(POOL, member) for member in self.store.unready_ledgers()]
+        idle = [key for key in unready if _idle(self.store.queue.peek(key))]
+        if idle:
+            log.warning("ledgers are not ready", pools=[key.member for key in idle[:20]], count=len(idle))
+            self.store.queue.add(Add(key=key, deep=True, reason="its ledger is not ready") for key in idle)
+
     def gauges(self) -> None:
         """Queue sizes and ages for the metrics of this process."""
         for kind in KINDS:
             report.queue(kind, self.store.queue.stats(kind))
+
+
+def _idle(peek: Peek) -> bool:
+    """Nothing brings the key soon: no run, no wake-up, no back-off and no quarantine."""
+    busy = peek.running or peek.dirty_ms is not None or peek.quarantined_ms is not None
+    return not busy and not (peek.failures and peek.due_ms is not None)
 
 
 def _tasks(member: str) -> Add:

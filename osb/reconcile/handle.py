@@ -29,6 +29,7 @@ STOPPING = "stopping"  # what `handle` says when this process takes no more: ano
 MAX_PASSES = 50
 MAX_SECONDS = 5.0
 CONFLICT_WAIT = 0.05
+FENCED_WAIT = 0.1
 BIG_PASS = 0.1  # seconds: a pass that took longer may have needed much memory
 
 Recipe = Callable[[Pass], Outcome]
@@ -126,7 +127,8 @@ def _outcome(one: Pass) -> Outcome:
     except Halted as halted:
         return After(seconds=5.0, summary=str(halted))
     except Fenced as fenced:
-        return Stop(cause=str(fenced), summary="fenced")
+        # Taken over: this says nothing to anybody. Still ours (Redis was away too long to renew): all is owed again.
+        return After(seconds=FENCED_WAIT, summary=f"fenced: {fenced}")
     except DeadlinePassed as late:
         return Retry(cause=str(late), summary="stopped at its deadline")
     except StoreDown as down:

@@ -37,6 +37,8 @@ log = get_logger("reconcile")
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 NAME_HEAD = 57
+UNSHOWN = "its pods are recorded, its status is not"
+UNTOLD_SECONDS = 2.0  # a sandbox that is served within a moment is never told that it waits
 LATE_AGAIN = 0.25  # seconds: the Pool's status does not count what was served beside this pass
 
 
@@ -126,27 +128,42 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     served.late(late.served)
     if any(one.settled for one in late.served):
         done.retry(LATE_AGAIN)
-    _unshown(p, boxes)
+    unshown = _unshown(p, now, boxes)
     memory.remember(p, now.pool.uid, done.memory)
     if left:
         done.retry(0.05)
     status_again = _write_status(p, now, plan.status)
     untold = waiters.tell(p, now, served)
     said = _summary(served, done, plan.reasons)
-    waits = [w for w in (plan.again, done.again, status_again, served.again, untold) if w is not None]
+    waits = [w for w in (plan.again, done.again, status_again, served.again, untold, unshown) if w is not None]
     _journal(p, plan.reasons, done)
     if waits:
         return After(seconds=max(0.05, min(waits)), summary=said, progress=done.writes > 0 or bool(served.settled))
     return Done(summary=said, progress=done.writes > 0 or bool(served.settled))
 
 
-def _unshown(p: Pass, boxes: Mapping[str, Box]) -> None:
-    """A pass that was killed between a claim and its status left a sandbox that has pods and does not say so."""
-    p.store.queue.add(
-        Add(key=Key(BATCHSANDBOX, box.spec.namespace, box.spec.name), reason="its pods are recorded, its status is not")
-        for box in boxes.values()
-        if not box.spec.status.get("allocated") and box.spec.deleting is None and claims.claims(box.spec)
-    )
+def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box]) -> float | None:
+    """Sandboxes that say nothing of themselves get a pass of their own; seconds until that must be looked at again.
+
+    A pass that was killed between a claim and its status left one that has pods and does not say so. One that waits
+    is told by `waiters.tell` when it is among the first of the line; the others say at least that they wait.
+    """
+    told_here = {box.spec.uid for box in now.waiters}
+    adds: list[Add] = []
+    again = None
+    for uid, box in boxes.items():
+        spec = box.spec
+        if spec.deleting is not None:
+            continue
+        if not spec.status.get("allocated") and claims.claims(spec):
+            adds.append(Add(key=Key(BATCHSANDBOX, spec.namespace, spec.name), reason=UNSHOWN))
+        elif not spec.phase and uid not in told_here:
+            if (p.now() - spec.created).total_seconds() >= UNTOLD_SECONDS:
+                adds.append(Add(key=Key(BATCHSANDBOX, spec.namespace, spec.name), reason="it waits and has no status"))
+            else:
+                again = UNTOLD_SECONDS
+    p.store.queue.add(adds)
+    return again
 
 
 def look(p: Pass, now: Load) -> PoolView:

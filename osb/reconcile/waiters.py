@@ -17,7 +17,7 @@ from osb.decide.waittext import waiting_message
 from osb.errors import ApiError, Conflict, NotFound
 from osb.facts.adds import Add
 from osb.facts.boxview import Waiting
-from osb.reconcile import boxview
+from osb.reconcile import boxview, gather
 from osb.reconcile.gather import Box, Obj
 from osb.reconcile.poolload import Load
 from osb.reconcile.serve import Served
@@ -42,9 +42,10 @@ def tell(p: Pass, now: Load, served: Served) -> float | None:
     refresh = p.store.duty.hold(f"positions:{p.key.member}", p.token, REFRESH_SECONDS)
     news = [(box, _fresh(waiting, refresh)) for box, waiting in short if _is_news(box, _fresh(waiting, refresh))]
     results = in_parallel(p, lambda item: _write(p, *item), news)
-    stored = [one for one in results if isinstance(one, dict)]
-    if stored:
-        p.forward.put("batchsandbox", stored, own=p.key, versioned=True)
+    written = [one for one in results if isinstance(one, tuple)]
+    for decided in (True, False):
+        if stored := [raw for raw, versioned in written if versioned == decided]:
+            p.forward.put("batchsandbox", stored, own=p.key, versioned=decided)
     refused = [one for one in results if isinstance(one, ApiError) and not isinstance(one, NotFound)]
     return (SOON if any(isinstance(one, Conflict) for one in refused) else LATER) if refused else None
 
@@ -68,8 +69,23 @@ def _is_news(box: Box, waiting: Waiting) -> bool:
     return waiting_message(waiting, missing=waiting.missing, of=spec.replicas, prior=prior) not in prior
 
 
-def _write(p: Pass, box: Box, waiting: Waiting) -> Obj | None:
-    """One waiter's whole status; None when nothing differs. Raises what the server answers."""
+def _write(p: Pass, box: Box, waiting: Waiting) -> tuple[Obj, bool] | None:
+    """One waiter's whole status, as stored, and whether it was decided on what the mirror has; None when nothing
+    differs. Once more on a live read when the mirror is behind (a rebuild touches every waiter just before). Raises
+    what the server answers.
+    """
+    try:
+        stored = _written(p, box, waiting)
+        return (stored, True) if stored is not None else None
+    except Conflict:
+        raw = gather.live(p, "batchsandbox", p.key.namespace, box.spec.name)
+    if raw is None or raw["metadata"]["uid"] != box.spec.uid:
+        return None
+    stored = _written(p, Box(raw, batchsandbox.parse(raw)), waiting)
+    return (stored or raw), False
+
+
+def _written(p: Pass, box: Box, waiting: Waiting) -> Obj | None:
     if not claims.wants(box.spec):
         return None
     view = boxview.build(p, box.raw, waiting=waiting)

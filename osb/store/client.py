@@ -8,6 +8,7 @@ for the work queue, `osb.store.mirror` for the watched objects, `osb.store.ledge
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,36 @@ class Store:
         """Forget it: that cluster is gone."""
         with redis_errors("forget the cluster"):
             self.redis.delete(keys.CLUSTER)
+
+    def unready_ledgers(self) -> list[str]:
+        """`ns/pool` of known pools, not being deleted, whose ledger is missing, another UID's, or not to be believed;
+        none while the mirror is not known. Two trips per 200 pools."""
+        found: list[str] = []
+        members = self.mirror.names("pool")
+        for at in range(0, len(members), 200):
+            part = members[at : at + 200]
+            reading = self.mirror.read("pool", part)
+            if not reading.known:
+                return []
+            for member, (uid, boot, state), boot_now in self._ledger_heads(part):
+                entry = reading.entries[member]
+                if entry is None or b'"deletionTimestamp"' in entry.doc:
+                    continue
+                if (uid, boot, state) != (entry.uid, boot_now, "ready"):
+                    found.append(member)
+        return found
+
+    def _ledger_heads(self, members: list[str]) -> Iterator[tuple[str, tuple[str, str, str], str]]:
+        """Each with (uid, boot, state) of its ledger and the boot of Redis."""
+        with redis_errors("look at the ledgers"):
+            pipe = self.redis.pipeline(transaction=False)
+            for member in members:
+                pipe.hmget(keys.ledger(member, "meta"), "uid", "boot", "state")
+            pipe.info("server")
+            *heads, server = pipe.execute()
+        for member, head in zip(members, heads, strict=True):
+            uid, boot, state = ((part or b"").decode() for part in head)
+            yield member, (uid, boot, state), str(server["run_id"])
 
     def close(self) -> None:
         self.redis.close()

@@ -10,6 +10,7 @@ import pytest
 
 from osb.api.key import BATCHSANDBOX, POOL, TASKS, Key
 from osb.facts.adds import Add
+from osb.kube.read import Page
 from osb.local.redis import EmbeddedRedis
 from osb.reconcile import duties as module
 from osb.reconcile.duties import SWEEP_SLOT_SECONDS, Duties
@@ -159,3 +160,35 @@ def test_after_an_outage_a_timer_fires_once_and_not_once_for_every_missed_tick(
     while time.monotonic() < end:
         one.tick()
     assert store.queue.begin(KEY, "t2").state == "clean"
+
+
+def test_a_pool_whose_ledger_is_lost_is_asked_to_rebuild_it_unless_something_does_so_anyway(store: Store) -> None:
+    # Given pools with a ledger that is missing, another Pool's, of another Redis, half built, and in order
+    def pool(name: str, **meta: str) -> dict[str, object]:
+        return {"metadata": {"namespace": "ns", "name": name, "uid": f"uid-{name}", "resourceVersion": "5", **meta},
+                "spec": {}}  # fmt: skip
+
+    boot = store.ledger("ns", "fine").meta().boot_now
+    heads = {
+        "foreign": ("uid-other", boot, "ready"), "older": ("uid-older", "before", "ready"),
+        "half": ("uid-half", boot, "building"), "fine": ("uid-fine", boot, "ready"),
+    }  # fmt: skip
+    forward = Forwarder(store)
+    going = pool("going", deletionTimestamp="2026-01-01T00:00:00Z")
+    pools = [pool(name) for name in (*heads, "missing", "failing")] + [going]
+    forward.relist("pool", [Page(pools, "9")])
+    for name, (uid, at, state) in heads.items():
+        store.redis.hset(keys.ledger(f"ns/{name}", "meta"), mapping={"uid": uid, "boot": at, "state": state})
+    store.redis.delete(*store.redis.keys("osb:q:*"))
+    # and one that fails and waits for its back-off
+    failing = Key(POOL, "ns", "failing")
+    store.queue.add([Add(key=failing)])
+    assert store.queue.begin(failing, "t").state == "run"
+    store.queue.end(failing, "t", "retry")
+    # When the duty's turn comes, here and in another process
+    for _ in range(2):
+        Duties(store).ledgers()
+    # Then exactly the lost ones are asked, once
+    asked = {listed.key.name for listed in store.queue.listing(POOL, "dirty")}
+    assert asked == {"foreign", "older", "half", "missing"}
+    assert store.queue.begin(Key(POOL, "ns", "foreign"), "t").deep
