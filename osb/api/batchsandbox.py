@@ -137,7 +137,7 @@ def parse(obj: Mapping[str, Any]) -> BoxSpec:
         labels=texts(meta.get("labels")),
         annotations=annotations,
         finalizers=tuple(item for item in meta.get("finalizers") or () if isinstance(item, str)),
-        replicas=_replicas(read, spec, recorded=len(found.pods) if found else 0),
+        replicas=_replicas(read, spec, found),
         pool_ref=_pool_ref(read, spec),
         has_template=template is not None,
         template=template,
@@ -190,21 +190,29 @@ def _check_source(read: Reader, pool_ref: str, *, has_template: bool, record: Re
         )
 
 
-def _replicas(read: Reader, spec: Mapping[str, Any], *, recorded: int) -> int:
-    """At most `MAX_REPLICAS`, so that whoever counts slots is safe; a larger number is reported (`barred`).
+def most_replicas(pool: str) -> int:
+    """How many replicas a sandbox of that pool ("" or "*": none yet) can have: what a record of 64 KiB holds."""
+    return MAX_REPLICAS if pool in ("", names.ANY_POOL) else min(MAX_REPLICAS, record.capacity(pool))
+
+
+def _replicas(read: Reader, spec: Mapping[str, Any], found: Record | None) -> int:
+    """At most `most_replicas`, so that whoever counts slots is safe; a larger number is reported (`barred`).
 
     A record that is larger (another controller wrote it) keeps its slots: a refused number takes nothing away.
     """
     asked = read.number(spec, "replicas", at="spec", default=1)
-    if asked <= MAX_REPLICAS:
+    pool = found.pool_ref if found is not None and found.pool_ref else text(spec, "poolRef")
+    most = most_replicas(pool)
+    if asked <= most:
         return asked
+    where = f" of pool {pool}" if pool else ""
     read.report(
         "spec.replicas",
-        f"{asked} is more than the {MAX_REPLICAS} that one sandbox can have; nothing is added until it is lowered: "
+        f"{asked} is more than the {most} that one sandbox{where} can have; nothing is added until it is lowered: "
         "use several sandboxes",
         reason=names.REASON_TOO_MANY_REPLICAS,
     )
-    return min(asked, max(MAX_REPLICAS, recorded))
+    return min(asked, max(most, len(found.pods) if found is not None else 0))
 
 
 def _pool_ref(read: Reader, spec: Mapping[str, Any]) -> str:

@@ -16,10 +16,12 @@ from typing import Any
 import orjson
 
 from osb.api import names
-from osb.api.problem import Problem
 from osb.errors import RecordUnreadable
 
 MAX_RECORD_BYTES = 64 * 1024
+POD_PREFIX = 57  # of the pool's name, at most, in the names of its pods
+_HEAD_BYTES = 1024  # everything that does not grow with the slots
+_SLOT_BYTES = 6 + 3 + 11 + 5  # the rest of a pod's name, its quotes, the UID, the slot among the open or failed ones
 UID_PREFIX = 8  # characters of a pod UID that a record keeps
 
 
@@ -83,7 +85,7 @@ def parse(text: str | None) -> Record | None:
 
 
 def format(record: Record) -> str:
-    """Compact JSON in the documented member order. Raises Problem `TooManyReplicas` above 64 KiB."""
+    """Compact JSON in the documented member order."""
     data: dict[str, Any] = {"pods": record.pods}
     if record.pool_ref:
         data["poolRef"] = record.pool_ref
@@ -96,14 +98,15 @@ def format(record: Record) -> str:
     for member in ("open", "failed", "losses", "detaching"):
         if value := getattr(record, member):
             data[member] = value
-    text = _compact({**data, **record.extra})
-    if len(text.encode()) > MAX_RECORD_BYTES:
-        raise Problem(
-            "spec.replicas",
-            f"a record of {len(record.pods)} pods exceeds {MAX_RECORD_BYTES // 1024} KiB; split the sandbox",
-            reason=names.REASON_TOO_MANY_REPLICAS,
-        )
-    return text
+    return _compact({**data, **record.extra})
+
+
+def capacity(pool: str) -> int:
+    """Slots of a sandbox whose record stays within 64 KiB with pods named after `pool`, whatever happens to them.
+
+    Whoever grants looks at it first: writing what is there already must never be refused, for it may be a release.
+    """
+    return (MAX_RECORD_BYTES - _HEAD_BYTES) // (min(len(pool), POD_PREFIX) + _SLOT_BYTES)
 
 
 def parse_release(text: str | None) -> Release:

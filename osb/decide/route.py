@@ -18,7 +18,7 @@ import orjson
 
 from osb.api import key as keys
 from osb.api import names
-from osb.api.batchsandbox import MAX_REPLICAS
+from osb.api.batchsandbox import most_replicas
 from osb.api.key import Key
 from osb.decide import route_pods
 from osb.decide.route_pods import FULL_PASS_DELAY, Adds
@@ -200,8 +200,9 @@ def _waits_for_pods(spec: Mapping[str, Any], pools: tuple[str, ...]) -> bool:
     stands in no line: only its own pass looks at it.
     """
     replicas = spec.get("replicas", 1)
-    served = isinstance(replicas, int) and 1 <= replicas <= MAX_REPLICAS
-    return served and bool(pools) and all(map(keys.is_name, pools))
+    if not isinstance(replicas, int) or not pools:
+        return False
+    return all(keys.is_name(pool) and 1 <= replicas <= most_replicas(pool) for pool in pools)
 
 
 def _box_changed(key: Key, old: Obj, new: Obj, adds: Adds, ctx: Context) -> None:

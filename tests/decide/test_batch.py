@@ -223,6 +223,15 @@ def test_replicas_beyond_all_bounds_are_refused_and_cost_nothing(spec: dict[str,
     assert "2000000000 is more than the 1500" in words(plan, "SpecInvalid")
 
 
+def test_a_pool_with_a_long_name_serves_fewer_replicas_at_once() -> None:
+    long = "p" * 57
+    spec = box(replicas=1000, poolRef=long)
+    assert spec.barred == "TooManyReplicas" and f"of pool {long}" in str(spec.problems[0])
+    assert box(replicas=700, poolRef=long).barred == ""
+    raw = {"metadata": {"namespace": "ns", "name": "box"}, "spec": {"replicas": 1000, "poolRef": long}}
+    assert "batchsandbox/ns/box" in [add.key.text for add in route("batchsandbox", None, raw)]
+
+
 def test_replicas_raised_beyond_all_bounds_leave_what_is_there() -> None:
     pods = [pod("box-0"), pod("box-1", phase="Failed", ready=False), pod("box-1700")]
     plan = batch.plan(view(box(replicas=2_000_000), *pods))
