@@ -136,13 +136,7 @@ def task_name(box: str, index: int) -> str:
 def index_of(box: str, name: str) -> int | None:
     """The index of a task of this sandbox, None for a foreign name (`b-1-0` is foreign to `b`)."""
     prefix, dash, digits = name.rpartition("-")
-    if (
-        not dash
-        or prefix != box
-        or not digits.isascii()
-        or not digits.isdigit()
-        or str(int(digits)) != digits
-    ):
+    if not dash or prefix != box or not digits.isascii() or not digits.isdigit() or str(int(digits)) != digits:
         return None
     return int(digits)
 

@@ -77,9 +77,7 @@ def parse(text: str | None) -> Results:
     try:
         body = orjson.loads(text)
         ok = frozenset(indexes(body.get("ok", "")))
-        failed = {
-            int(i): _detail(v) for i, v in (body.get("failed") or {}).items() if 0 <= int(i) < LARGEST_INDEX
-        }
+        failed = {int(i): _detail(v) for i, v in (body.get("failed") or {}).items() if 0 <= int(i) < LARGEST_INDEX}
         for index in indexes(body.get("failedMore", "")):
             failed.setdefault(index, (UNKNOWN_CODE, ""))
     except (ValueError, TypeError, AttributeError):
