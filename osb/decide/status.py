@@ -78,7 +78,11 @@ def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
     _facts_conditions(draft)
     phase = change.phase if change.phase is not None else _phase(draft)
     for kind, reason, message in change.conditions:
-        draft.conditions.set(kind, reason, message)
+        if kind == names.SPEC_INVALID and draft.conditions.has(kind):  # beside what is wrong already
+            known = draft.conditions.text(kind)
+            draft.conditions.set(kind, draft.conditions.text(kind, "reason"), f"{known}; {message}"[:1000])
+        else:
+            draft.conditions.set(kind, reason, message)
     draft.conditions.clear(*change.cleared)
     _phase_conditions(draft, phase, renew=change.renew)
     acked = change.ack or draft.acked

@@ -232,6 +232,12 @@ def test_a_pool_with_a_long_name_serves_fewer_replicas_at_once() -> None:
     assert "batchsandbox/ns/box" in [add.key.text for add in route("batchsandbox", None, raw)]
 
 
+def test_a_bad_patch_and_a_bad_task_are_told_together() -> None:
+    plan = batch.plan(view(box(shardPatches=[{"spec": 5}], taskTemplate={"spec": {"process": {"command": []}}})))
+    assert "spec.taskTemplate.spec.process.command" in words(plan, "SpecInvalid")
+    assert "spec.shardPatches[0]" in words(plan, "SpecInvalid")
+
+
 def test_replicas_raised_beyond_all_bounds_leave_what_is_there() -> None:
     pods = [pod("box-0"), pod("box-1", phase="Failed", ready=False), pod("box-1700")]
     plan = batch.plan(view(box(replicas=2_000_000), *pods))

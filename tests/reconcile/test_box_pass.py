@@ -21,6 +21,33 @@ def test_a_pod_that_vanished_before_anyone_saw_it_is_made_again_at_once(passes: 
     assert passes.there("pod", "b-0")
 
 
+def test_many_pods_are_made_in_several_passes_with_the_status_in_between(passes: Passes) -> None:
+    passes.own(replicas=230)
+    for made in (100, 200, 230):
+        outcome = passes.box_pass()
+        assert len(passes.kube.all("pod", passes.ns)[0]) == made
+        assert (getattr(outcome, "seconds", 99) <= 0.1) == (made < 230)
+    assert passes.get("batchsandbox", "b")["status"]["replicas"] >= 200
+
+
+@pytest.mark.parametrize("name", ["wärm", "Warm", "a/b"])
+def test_a_pool_ref_that_no_pool_can_have_is_told_and_leaves_nothing_in_the_queue(passes: Passes, name: str) -> None:
+    passes.box("b", poolRef=name)
+    passes.sync()
+    passes.box_pass()
+    told = passes.condition("batchsandbox", "b", names.SPEC_INVALID)
+    assert told is not None and told["reason"] == "InvalidPoolRef"
+    assert passes.store.queue.listing("pool", "dirty") == []
+
+
+def test_a_pooled_sandbox_that_wants_nothing_is_done_at_once(passes: Passes) -> None:
+    passes.warm(count=1)
+    passes.box("b", replicas=0)
+    passes.sync()
+    passes.box_pass()
+    assert passes.get("batchsandbox", "b")["status"]["phase"] == names.SUCCEED
+
+
 def test_a_create_whose_answer_was_lost_is_recognised_as_its_own(passes: Passes, simulated: SimCluster) -> None:
     passes.own()
     simulated.add_fault(path=f"/namespaces/{passes.ns}/pods", methods=["POST"], count=1, drop=True)
