@@ -10,13 +10,13 @@ HEAVY = ("typer", "rich", "redis", "kubernetes", "celery", "aiohttp")
 
 def _loaded(arguments: list[str]) -> set[str]:
     code = (
-        "import sys; sys.argv = ['osbctl', *%r]\n"
+        "import sys; sys.argv = ['osbctl', *ARGUMENTS]\n"
         "import osb.executor.main as program\n"
         "program.main = lambda arguments: 0\n"
         "from osb.cli.entry import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
         "print(' '.join(sorted(sys.modules)))"
-    ) % (arguments,)
+    ).replace("ARGUMENTS", repr(arguments))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     return {module.partition(".")[0] for module in done.stdout.split()}
 
