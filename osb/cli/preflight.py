@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import socket
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from osb.api.key import POOL
-from osb.config import Settings, port_of
+from osb.config import Settings
 from osb.errors import ConfigError, NotFound, Refused
 from osb.kube.client import connect
 from osb.local.up import Everything
 from osb.store.client import connect as connect_store
 
-DEFAULT_PROBES = ":8081"  # replaced by a free port when it is taken: many programs use it
+PROBES = "OSB_HEALTH_PROBE_BIND_ADDRESS"  # its default is replaced by a free port when it is taken
 
 
 def folder(path: Path, flag: str) -> None:
@@ -27,12 +28,11 @@ def folder(path: Path, flag: str) -> None:
         raise ConfigError(f"{flag}={path}: {words}; a folder that this user may write is needed") from error
 
 
-def ports(settings: Settings, *, flower: int, processes: int) -> None:
-    """Those that were asked for are free. Raises ConfigError."""
-    probes = settings.health_address
+def ports(settings: Settings, given: Mapping[str, str], *, flower: int, processes: int) -> None:
+    """Those that were asked for (`given`: the environment with our flags) are free. Raises ConfigError."""
     wanted = [("--flower-port", "127.0.0.1", flower)]
-    if probes != DEFAULT_PROBES:
-        wanted.append(("--health-probe-bind-address", "127.0.0.1", port_of(probes)))
+    if given.get(PROBES):
+        wanted.append(("--health-probe-bind-address", "127.0.0.1", settings.health_port))
     if settings.metrics_port:
         wanted += [("--metrics-bind-address", "", settings.metrics_port + number) for number in range(processes)]
     for flag, host, port in wanted:

@@ -1,4 +1,4 @@
-"""`osbctl reconcile KIND NS/NAME`: send one reconcile by hand, on the same path as `celery call` and Flower's apply."""
+"""`osbctl reconcile KIND NS/NAME`: send one reconcile by hand, on the same path as `celery call`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import typer
 from osb.cli import output as out
 from osb.cli import preflight
 from osb.cli.install import install_definitions, release_lease, wait_ready
-from osb.config import Settings, checked_redis, duration
+from osb.config import Settings, duration
 from osb.errors import ConfigError, OsbError
 from osb.flags import FLAGS, to_env
 from osb.local.folder import make as make_folder
@@ -99,9 +99,9 @@ def _run(own: Own, env: dict[str, str], folder: Path) -> None:
     cluster = "" if own.sim else given_cluster({**os.environ, **env})
     simulate = own.sim or not cluster
     redis_url = _redis(env)
-    if redis_url:
-        checked_redis(redis_url)
-    preflight.ports(settings, flower=own.flower_port if own.flower else 0, processes=own.workers + 2)
+    preflight.ports(
+        settings, {**os.environ, **env}, flower=own.flower_port if own.flower else 0, processes=own.workers + 2
+    )
     if not simulate:
         preflight.cluster(settings)
     everything = Everything(

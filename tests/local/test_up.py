@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,6 +20,7 @@ from osb.cli.up import split
 from osb.errors import ConfigError
 from osb.flags import FLAGS, to_env
 from osb.local.up import given_cluster
+from osb.store.client import connect
 from tests.local.test_supervise import until
 
 COMMAND = [sys.executable, "-m", "osb.cli"]
@@ -138,7 +140,8 @@ def test_nothing_is_left_when_up_is_killed(start) -> None:  # type: ignore[no-un
 
 @pytest.mark.parametrize("arguments", [
     ["--bogus"], ["--kube-client-qps=fast"], ["--concurrency", "pool=0"], ["--expectation-timeout=5"], ["extra"],
-    ["--workers", "0"], ["--pod-ready", "soon"], ["--zap-log-level"],
+    ["--workers", "0"], ["--pod-ready", "soon"], ["--zap-log-level"], ["--redis-url", "nonsense"],
+    ["--kubeconfig", "/nowhere"], ["--kubeconfig", "/etc/passwd"], ["--sim", "--data-dir", "/proc/no"],
 ])  # fmt: skip
 def test_an_unknown_flag_or_a_bad_value_ends_with_two_and_one_line(
     arguments: list[str], environment: dict[str, str]
@@ -146,6 +149,32 @@ def test_an_unknown_flag_or_a_bad_value_ends_with_two_and_one_line(
     ended = subprocess.run([*COMMAND, "up", *arguments], env=environment, capture_output=True, text=True, timeout=30)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert len(ended.stderr.strip().splitlines()) == 1 and ended.stderr.startswith("osbctl: ")
+
+
+@pytest.mark.parametrize("flag", ["--flower-port=", "--health-probe-bind-address=:", "--metrics-bind-address=:"])
+def test_a_port_that_is_taken_is_told_before_anything_starts(flag: str, environment: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [*COMMAND, "up", "--sim", f"{flag}{port}"]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "") and f"port {port} cannot be used" in ended.stderr
+
+
+def test_up_refuses_the_redis_of_another_cluster_and_leaves_it_alone(
+    environment: dict[str, str], redis_url: str
+) -> None:
+    # Given a Redis that an installation on another cluster uses
+    store = connect(redis_url, name="test")
+    store.redis.set("osb:cluster", "its-uid theirs")
+    before = store.redis.keys("*")
+    # When a simulated cluster is started with it
+    command = [*COMMAND, "up", "--sim", "--no-flower", "--redis-url", redis_url]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    # Then it is refused in one line with the remedy
+    assert ended.returncode == 2 and "used by cluster its-uid (installation theirs)" in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert store.pinned() == "its-uid theirs" and store.redis.keys("*") == before
+    store.close()
 
 
 def test_every_flag_of_the_reference_is_accepted_next_to_our_own() -> None:
