@@ -35,16 +35,20 @@ class Writes:
 
     transport: Transport
 
-    def create(self, kind: str, namespace: str | None, body: Body, *, timeout: float = WRITE_TIMEOUT) -> dict[str, Any]:
-        """POST. Raises AlreadyExists, Refused, ...; after Unavailable nobody knows: read it by its name."""
-        name = _name_of(body)
+    def create(
+        self, kind: str, namespace: str | None, body: Mapping[str, Any], *, timeout: float = WRITE_TIMEOUT
+    ) -> dict[str, Any]:
+        """POST. Raises AlreadyExists, Refused, ...; after Unavailable nobody knows: read it by its name. A body that
+        does not say what it is gets apiVersion and kind: the server refuses custom objects without.
+        """
+        name, row = _name_of(body), resource(kind)
         call = Call(
             method="POST",
-            path=resource(kind).path(namespace),
+            path=row.path(namespace),
             verb="create",
             kind=kind,
             what=f"create {kind} {described(namespace, name)}",
-            body=orjson.dumps(body),
+            body=orjson.dumps({"apiVersion": row.api_version, "kind": row.kind, **body}),
             timeout=timeout,
         )
         return decoded(self.transport.write(call), call.what)

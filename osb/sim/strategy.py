@@ -8,6 +8,7 @@ notice is done.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from osb.sim.kinds import Resource
@@ -124,7 +125,7 @@ def _new_job(obj: Obj) -> list[Cause]:
 
 def _new_pod(obj: Obj) -> list[Cause]:
     spec = obj.setdefault("spec", {})
-    causes = _default_pod_spec(spec, "spec")
+    causes = _default_pod_spec(spec, "spec") + _unsupported(spec, "spec", {"restartPolicy": _RESTARTS})
     obj["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
     spec.setdefault("priority", 0)
     spec.setdefault("enableServiceLinks", True)
@@ -138,6 +139,7 @@ def _default_pod_spec(spec: Obj, path: str) -> list[Cause]:
                        ("securityContext", {}), ("schedulerName", "default-scheduler")):  # fmt: skip
         if spec.get(key) is None:
             spec[key] = value
+    causes += _unsupported(spec, path, {"dnsPolicy": _DNS})
     if not spec.get("containers"):
         causes.append((f"{path}.containers", "FieldValueRequired", "Required value"))
     seen: set[str] = set()
@@ -166,11 +168,27 @@ def _default_container(container: Obj, where: str) -> list[Cause]:
     for entry in container.get("env") or ():
         if entry.get("value", "") is None:
             del entry["value"]
-    return [
+    missing = [
         (f"{where}.{key}", "FieldValueRequired", "Required value")
         for key in ("name", "image")
         if not container.get(key)
     ]
+    return missing + _unsupported(container, where, {"imagePullPolicy": _PULLS})
+
+
+_RESTARTS = ("Always", "OnFailure", "Never")
+_DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PULLS = ("Always", "IfNotPresent", "Never")
+
+
+def _unsupported(holder: Obj, path: str, allowed: Mapping[str, tuple[str, ...]]) -> list[Cause]:
+    """Fields whose value is none of those that exist."""
+    return [
+        (f"{path}.{key}", "FieldValueNotSupported",
+         f'Unsupported value: "{holder[key]}": supported values: ' + ", ".join(f'"{one}"' for one in values))
+        for key, values in allowed.items()
+        if holder.get(key) not in (None, *values)
+    ]  # fmt: skip
 
 
 def _qos(spec: Obj) -> str:

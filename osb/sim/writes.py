@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from osb.sim import refusals
+import orjson
+
+from osb.sim import podtypes, refusals
 from osb.sim.kinds import NAMESPACE, Resource
 from osb.sim.patches import clone
 from osb.sim.storage import Record, Ref, Storage
@@ -93,6 +95,8 @@ class Writes:
         """Check kind and namespace of a body; returns its metadata."""
         if not isinstance(body, dict) or not isinstance(body.setdefault("metadata", {}), dict):
             raise refusals.bad_request("the object provided is unrecognized (must be a JSON object with metadata)")
+        if res.custom:
+            _check_named(res, body)
         kind, version = body.setdefault("kind", res.kind), body.setdefault("apiVersion", res.api_version)
         if kind != res.kind and res.custom:
             cause = ("kind", "FieldValueInvalid", f'Invalid value: "{kind}": must be {res.kind}')
@@ -102,6 +106,7 @@ class Writes:
         if version != res.api_version:
             wrong = f"the API version in the data ({version}) does not match the expected API version"
             raise refusals.bad_request(f"{wrong} ({res.api_version})")
+        podtypes.check(res, body)
         meta: Obj = body["metadata"]
         if res.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
@@ -171,7 +176,10 @@ class Writes:
                dry_run: bool = False) -> Record:  # fmt: skip
         """PATCH: `edit` gets the stored object (not to be changed) and returns the wanted one."""
         old = self.get(res, namespace, name)
-        new = clone(edit(old.obj))
+        try:
+            new = clone(edit(old.obj))
+        except (AttributeError, KeyError, TypeError) as error:  # a patch whose values are of other types than ours
+            raise refusals.bad_request(f"cannot apply the patch to {res.kind} {name}: {error}") from error
         self._envelope(res, namespace, new)
         if new["metadata"].get("name") != name:
             raise refusals.bad_request("the name of the object does not match the name on the URL")
@@ -236,6 +244,15 @@ class Writes:
         record = self.storage.get(ref)
         if record is not None:
             self.storage.remove(res, record.obj)
+
+
+def _check_named(res: Resource, body: Obj) -> None:
+    """Core kinds are decoded as what their path says; custom ones must say what they are."""
+    if not body.get("kind"):
+        raise refusals.bad_request(f"Object 'Kind' is missing in '{orjson.dumps(body).decode()[:500]}'")
+    if not body.get("apiVersion"):
+        wrong = "the API version in the data () does not match the expected API version"
+        raise refusals.bad_request(f"{wrong} ({res.api_version})")
 
 
 def _precondition(what: str, wanted: str, real: str) -> str:

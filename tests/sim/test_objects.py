@@ -51,6 +51,74 @@ def test_refusals_carry_code_and_reason(api: Api, make: Callable[[Api], Answer],
     assert reason is None or answer.body["reason"] == reason
 
 
+def _pod_with(**container: object) -> Obj:
+    made = pod("typed")
+    made["spec"]["containers"][0].update(container)
+    return made
+
+
+WRONG_TYPES = {
+    "image": _pod_with(image=5),
+    "command": _pod_with(command="sh"),
+    "args": _pod_with(args=[1]),
+    "env": _pod_with(env=[{"name": "A", "value": 1}]),
+    "port": _pod_with(ports=[{"containerPort": "http"}]),
+    "resources": _pod_with(resources=[]),
+    "containers": {**pod("typed"), "spec": {"containers": "no"}},
+    "container": {**pod("typed"), "spec": {"containers": ["main"]}},
+    "null container": {**pod("typed"), "spec": {"containers": [None]}},
+    "spec": {**pod("typed"), "spec": []},
+    "grace": {**pod("typed"), "spec": {**pod()["spec"], "terminationGracePeriodSeconds": "30"}},
+    "labels": {**pod("typed"), "metadata": {"name": "typed", "labels": {"a": 1}}},
+    "metadata": {**pod("typed"), "metadata": ["typed"]},
+    "finalizers": {**pod("typed"), "metadata": {"name": "typed", "finalizers": "x"}},
+}
+
+
+@pytest.mark.parametrize("body", WRONG_TYPES.values(), ids=WRONG_TYPES.keys())
+def test_a_value_of_another_type_is_a_bad_request_in_words(api: Api, body: Obj) -> None:
+    answer = api.call("POST", api.pods(), body)
+    assert (answer.status, answer.body["kind"], answer.body["reason"]) == (400, "Status", "BadRequest")
+    assert answer.body["message"]
+
+
+@pytest.mark.parametrize("content", [MERGE, STRATEGIC])
+@pytest.mark.parametrize(
+    "patch",
+    [{"spec": {"containers": "no"}}, {"spec": {"containers": [5]}}, {"spec": 5}, {"metadata": {"labels": [1]}},
+     {"metadata": 5}, {"metadata": {"finalizers": 5}}],
+    ids=repr,
+)  # fmt: skip
+def test_a_patch_of_another_type_is_refused_and_changes_nothing(api: Api, patch: Obj, content: str) -> None:
+    before = api.call("POST", api.pods(), pod("typed")).ok()
+    answer = api.call("PATCH", api.pods("typed"), patch, content=content)
+    assert answer.status in (400, 422) and answer.body["kind"] == "Status"
+    assert api.call("GET", api.pods("typed")).body == before
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({**pod("p"), "spec": {**pod()["spec"], "restartPolicy": "Sometimes"}}, "spec.restartPolicy"),
+     ({**pod("p"), "spec": {**pod()["spec"], "dnsPolicy": "Mine"}}, "spec.dnsPolicy"),
+     (_pod_with(imagePullPolicy="Rarely"), "spec.containers[0].imagePullPolicy")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_policy_that_does_not_exist_is_invalid(api: Api, body: Obj, field: str) -> None:
+    answer = api.call("POST", api.pods(), body)
+    assert (answer.status, answer.body["reason"]) == (422, "Invalid")
+    (cause,) = answer.body["details"]["causes"]
+    assert (cause["field"], cause["reason"]) == (field, "FieldValueNotSupported")
+
+
+@pytest.mark.parametrize("missing", ["kind", "apiVersion"])
+def test_a_custom_object_must_say_what_it_is_and_a_core_one_need_not(api: Api, missing: str) -> None:
+    body = {key: value for key, value in widget("w").items() if key != missing}
+    answer = api.call("POST", api.widgets(), body)
+    assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
+    assert ("'Kind' is missing" if missing == "kind" else "API version in the data ()") in answer.body["message"]
+    assert api.call("POST", api.maps(), {"metadata": {"name": "m"}}).status == 201
+
+
 def test_a_second_object_of_the_same_name_is_refused(api: Api) -> None:
     api.call("POST", api.maps(), {"metadata": {"name": "m"}}).ok()
     answer = api.call("POST", api.maps(), {"metadata": {"name": "m"}})
