@@ -222,7 +222,7 @@ def test_an_unreadable_restart_config_is_reported_and_defaults_hold(space: Space
     space.until("a warning", lambda: [e for e in space.all("event") if e["type"] == "Warning" and "warm" in str(e)])
 
 
-def test_a_quota_is_told_once_and_scaling_resumes_when_it_is_lifted(space: Space) -> None:
+def test_a_template_that_the_server_refuses_is_told_and_creating_resumes_when_it_is_corrected(space: Space) -> None:
     # Given a template that the server refuses
     broken = template()
     broken["spec"]["containers"][0]["image"] = ""
