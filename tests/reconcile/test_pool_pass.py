@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 
 from osb.api import names
+from osb.api.key import POOL, Key
+from osb.reconcile.duties import Duties
+from osb.reconcile.handle import handle
 from osb.sim import SimCluster
+from osb.store import keys
 from tests.doubles.passworld import Passes
 
 
@@ -131,6 +136,43 @@ def test_a_pool_that_needs_no_pod_any_more_forgets_that_creates_failed(passes: P
     passes.patch("pool", "warm", {"spec": {"capacitySpec": {"bufferMin": 0, "bufferMax": 0}}})
     passes.pool_pass(times=2)
     assert passes.condition("pool", "warm", names.CREATE_FAILING) is None
+
+
+def test_a_pod_that_the_ledger_does_not_know_is_cleaned_before_anybody_gets_it(passes: Passes) -> None:
+    # Given a warm pool, one of whose pods lost its entry
+    lost, kept = passes.warm(count=2)
+    ledger = keys.ledger(f"{passes.ns}/warm", "pods"), keys.ledger(f"{passes.ns}/warm", "avail")
+    passes.store.redis.hdel(ledger[0], lost)
+    passes.store.redis.zrem(ledger[1], lost)
+    passes.store.redis.hincrby(keys.ledger(f"{passes.ns}/warm", "count"), "free", -1)
+    passes.box()
+    # When a full pass looks at it, nobody gets it, and the next one deals with it
+    passes.pool_pass()
+    assert passes.record() == [kept]
+    assert passes.entries()[lost].state == "dirty"
+    passes.pool_pass(times=2)
+    assert not passes.there("pod", lost) or passes.entries()[lost].state in ("free", "doom")
+
+
+@pytest.mark.parametrize("damage", ["another installation's", "deleted", "another Redis'"])
+def test_a_pool_that_lost_its_ledger_without_an_event_serves_again(passes: Passes, damage: str) -> None:
+    [pod] = passes.warm()
+    key, meta = Key(POOL, passes.ns, "warm"), keys.ledger(f"{passes.ns}/warm", "meta")
+    passes.store.queue.forget(key)
+    # Given a ledger that may not be believed any more, and an idle queue
+    if damage == "deleted":
+        passes.store.redis.delete(*passes.store.redis.keys(f"osb:l:{key.member}:*"))
+    else:
+        passes.store.redis.hset(meta, "uid" if damage == "another installation's" else "boot", "other")
+    # When the beat looks at the ledgers
+    Duties(passes.store).ledgers()
+    handle(passes.world, key)
+    # Then it is rebuilt, and the pod is nobody's and known
+    assert passes.store.ledger(passes.ns, "warm").meta().ready
+    assert passes.entries()[pod].state in ("free", "dirty")
+    passes.box()
+    passes.pool_pass(times=3)
+    assert passes.record() == [pod]
 
 
 def test_cut_slots_leave_the_record_and_get_fresh_pods_later(passes: Passes) -> None:
