@@ -96,6 +96,8 @@ def _progress(p: Pass, view: BatchView) -> str:
 def _note(spec: batchsandbox.BoxSpec) -> str:
     if claims.timed_out(spec):
         return "left the line: its allocation timeout passed; a change of its spec puts it back"
+    if spec.barred:
+        return f"not served: {'; '.join(map(str, spec.invalid))}"
     return ""
 
 

@@ -17,6 +17,7 @@ from osb.decide import boxevents, boxslots, claim, pause, resuming
 from osb.decide.batchpods import PodWork, pod_work
 from osb.decide.boxevents import BOX
 from osb.decide.expire import Expiry, expiry
+from osb.decide.lost import told_loss
 from osb.decide.moves import SOON, STEP, Move
 from osb.decide.plan import (
     Action,
@@ -29,7 +30,7 @@ from osb.decide.plan import (
     Wake,
     event,
 )
-from osb.decide.status import Change, allocation_deadline, box_status, endpoints, pod_failures, told_loss
+from osb.decide.status import Change, allocation_deadline, box_status, endpoints, pod_failures
 from osb.facts.boxview import BatchView
 
 TOLD = 5  # Events about as many bad patches; the condition names all slots

@@ -1,5 +1,5 @@
-"""What a lost pod does to the record of its sandbox. Pure; the pool side and `osb.decide.batchpods` both use
-it.
+"""What a lost pod does to the record of its sandbox, and how it is told. Pure; the pool side and
+`osb.decide.batchpods` both use it.
 
 A pod is lost when it is gone by a live read, has another UID, is terminal, or is being deleted by somebody
 else (spec/additions.md 2.1). Its slot waits for a substitute, or is given up under `lostPodPolicy: Fail`
@@ -8,11 +8,13 @@ after delivery.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from osb.api import names
 from osb.api.record import Record
+from osb.decide.conditions import stored
+from osb.facts.boxview import BatchView
 
 
 def mark_lost(record: Record | None, slots: Collection[int], *, policy: str, delivered: Collection[int]) -> Record:
@@ -34,3 +36,33 @@ def mark_lost(record: Record | None, slots: Collection[int], *, policy: str, del
         losses=old.losses + len(fresh),
         seq=old.seq + 1,
     )
+
+
+def told_loss(record: Record, pods: Mapping[int, str]) -> tuple[str, str]:
+    """Reason and message of PodLost. `pods`: slot -> its pod and, when known, what became of it. Later passes keep the
+    text although the record has forgotten the pod.
+    """
+    if record.failed:
+        reason = names.REASON_SLOT_FAILED
+    else:
+        reason = names.REASON_WAITING_FOR_REPLACEMENT if record.open else names.REASON_POD_REPLACED
+    told = [f"slot {slot} ({pods[slot]}): its state is gone" for slot in sorted(pods)[:10]]
+    return reason, "; ".join([lost_count(record), *told])
+
+
+def replaced_losses(view: BatchView, before: Record | None) -> tuple[tuple[str, str, str], ...]:
+    """PodLost as a condition of a `Change`, for the write that refills slots of which no status has told yet: `before`
+    is the record that still names the lost pods.
+    """
+    record = view.spec.record
+    if before is None or record is None or not before.open or record.open or record.losses != before.losses:
+        return ()
+    if stored(view.spec.status, now=view.now).text(names.POD_LOST).startswith(f"{lost_count(record)};"):
+        return ()
+    pods = {slot: f"pod {before.pods[slot]}" for slot in before.open if slot < len(before.pods)}
+    return ((names.POD_LOST, *told_loss(record, pods)),) if pods else ()
+
+
+def lost_count(record: Record) -> str:
+    """How the message of PodLost begins."""
+    return f"{record.losses} lost so far"

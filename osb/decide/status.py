@@ -17,10 +17,10 @@ from typing import Any
 from osb.api import claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.problem import Problem
-from osb.api.record import Record
 from osb.decide import boxslots, taskgen
 from osb.decide.boxfail import Failing, failing
 from osb.decide.conditions import Conditions, stored
+from osb.decide.lost import lost_count, told_loss
 from osb.decide.waittext import waiting_message
 from osb.facts.boxview import BatchView
 
@@ -367,36 +367,7 @@ def _lost(draft: _Draft) -> None:
         return
     pods = {s: f"pod {record.pods[s] if s < len(record.pods) else '?'}" for s in record.failed or record.open}
     reason, message = told_loss(record, pods)
-    count = _lost_count(record)
+    count = lost_count(record)
     prior = draft.conditions.text(names.POD_LOST)
     same = prior == count or prior.startswith(f"{count};")
     draft.conditions.set(names.POD_LOST, reason, message if pods or not same else prior, renew=not same)
-
-
-def told_loss(record: Record, pods: Mapping[int, str]) -> tuple[str, str]:
-    """Reason and message of PodLost. `pods`: slot -> its pod and, when known, what became of it. Later passes keep the
-    text although the record has forgotten the pod.
-    """
-    if record.failed:
-        reason = names.REASON_SLOT_FAILED
-    else:
-        reason = names.REASON_WAITING_FOR_REPLACEMENT if record.open else names.REASON_POD_REPLACED
-    told = [f"slot {slot} ({pods[slot]}): its state is gone" for slot in sorted(pods)[:10]]
-    return reason, "; ".join([_lost_count(record), *told])
-
-
-def replaced_losses(view: BatchView, before: Record | None) -> tuple[tuple[str, str, str], ...]:
-    """PodLost as a condition of a `Change`, for the write that refills slots of which no status has told yet: `before`
-    is the record that still names the lost pods.
-    """
-    record = view.spec.record
-    if before is None or record is None or not before.open or record.open or record.losses != before.losses:
-        return ()
-    if stored(view.spec.status, now=view.now).text(names.POD_LOST).startswith(f"{_lost_count(record)};"):
-        return ()
-    pods = {slot: f"pod {before.pods[slot]}" for slot in before.open if slot < len(before.pods)}
-    return ((names.POD_LOST, *told_loss(record, pods)),) if pods else ()
-
-
-def _lost_count(record: Record) -> str:
-    return f"{record.losses} lost so far"
