@@ -99,8 +99,9 @@ def _table(title: str, headers: Sequence[str], rows: Sequence[Row]) -> Table:
         title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), header_style="dim"
     )
     for number, name in enumerate(headers):
-        made.add_column(name, no_wrap=True, justify="left" if number in (0, len(headers) - 1) else "right",
-                        overflow="ellipsis")  # fmt: skip
+        outer = number in (0, len(headers) - 1)  # texts: these give way when the screen is narrow, numbers do not
+        made.add_column(name, no_wrap=not outer, justify="left" if outer else "right", overflow="ellipsis")
     for row in rows:
-        made.add_row(*(_cut(str(cell), NAME if number == 0 else CELL) for number, cell in enumerate(row)))
+        cells = (_cut(str(cell), NAME if number == 0 else CELL) for number, cell in enumerate(row))
+        made.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     return made
