@@ -137,13 +137,14 @@ def level_of(text: str) -> int:
 def toggle() -> None:
     """Between debug and the configured level (info when debug is configured). Says so."""
     quiet = INFO if _state.configured == DEBUG else _state.configured
-    set_level(quiet if _state.level == DEBUG else DEBUG)
+    level = quiet if _state.level == DEBUG else DEBUG
+    set_level(level)
+    _write(INFO, "log", "obs/log.py", "log level changed", {"now": _NAMES.get(level, str(level))})
 
 
 def set_level(level: int) -> None:
-    """Change the level of the running process."""
+    """Change the level of the running process, silently."""
     _state.level = level
-    _write(INFO, "log", "obs/log.py", "log level changed", {"now": _NAMES.get(level, str(level))})
 
 
 @contextmanager
