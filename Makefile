@@ -8,7 +8,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2 -q
 
 .PHONY: demo test lint bench faults acceptance-real clean
 
