@@ -47,10 +47,10 @@ bench: $(VENV)/.dev
 	$(BIN)/osbctl bench
 
 faults: $(VENV)/.dev
-	$(BIN)/pytest tests/faults -m "faults or not faults" $(PYTEST_ARGS)
+	$(BIN)/pytest tests/faults -m "faults or not faults" $(PYTEST_ARGS) -n 0
 
 acceptance-real: $(VENV)/.dev
-	$(BIN)/pytest tests/acceptance tests/chart --cluster real $(PYTEST_ARGS)
+	$(BIN)/pytest tests/acceptance tests/chart --cluster real $(PYTEST_ARGS) -n 0
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
