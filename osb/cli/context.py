@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import msgspec
 import typer
 
-from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key, checked
+from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key, checked, is_name
 from osb.config import Settings, checked_redis
 from osb.errors import NotFound, OsbError
 
@@ -34,9 +34,19 @@ KINDS = {
     TASKS: (TASKS,),
 }
 
+
+def _namespace(value: str) -> str:
+    """Callback of an option. Raises typer's usage error."""
+    if not is_name(value):
+        raise typer.BadParameter(f"{value!r} is not a namespace name")
+    return value
+
+
 RedisUrl = Annotated[str, typer.Option("--redis-url", help="Redis of the installation (REDIS_URL)", show_default=False)]
 Kubeconfig = Annotated[str, typer.Option("--kubeconfig", help="path (KUBECONFIG)", show_default=False)]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="namespace of a name without one")]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", callback=_namespace, help="namespace of a name without one")
+]
 Output = Annotated[str, typer.Option("--output", "-o", help="table, json or yaml")]
 
 

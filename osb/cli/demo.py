@@ -15,8 +15,8 @@ import typer
 from osb.cli.context import FAILED, quit_with
 from osb.cli.demoworld import DemoWorld
 from osb.cli.install import install_definitions, release_lease, wait_ready
-from osb.config import Settings
-from osb.errors import OsbError
+from osb.config import Settings, duration
+from osb.errors import ConfigError, OsbError
 from osb.flags import BY_NAME
 from osb.local.demo import Story, StoryFailed
 from osb.local.demoview import Screen
@@ -37,6 +37,10 @@ def demo(
     keep: bool = typer.Option(False, "--keep-logs", help="leave the logs of all processes behind"),
 ) -> None:
     """Run everything on an embedded Redis and a simulated cluster, and show what it does. Touches nothing else."""
+    try:
+        duration(pod_ready)
+    except ValueError as error:
+        raise ConfigError(f"--pod-ready={pod_ready}: {error} is accepted") from error
     folder = make_folder("osb-demo")
     code = 0
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import ipaddress
 import os
 import signal
@@ -110,13 +109,21 @@ def executors(args: argparse.Namespace, token: str) -> list[tuple[str, Executor]
     return found
 
 
+def _port(address: str) -> int:
+    """asyncio would take 99999 for another port without a word."""
+    text = address.rpartition(":")[2]
+    if not text.isdigit() or int(text) > 65535:
+        raise ValueError("host:port with a port up to 65535 is accepted")
+    return int(text)
+
+
 async def serve(args: argparse.Namespace, *, token: str = "") -> None:
     """Serve until SIGTERM or SIGINT. Tasks are left running: the next executor takes them over."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    port = int(args.listen_addr.rpartition(":")[2])
+    port = _port(args.listen_addr)
     running = executors(args, token)
 
     def child_ended() -> None:
@@ -148,6 +155,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"osbctl executor: {problem}\n")
         return 2
     token = os.environ.pop(SECRET, "")
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(serve(args, token=token))
+    except KeyboardInterrupt:
+        pass
+    except (OSError, OverflowError, ValueError) as error:  # no address, or one that is taken
+        where = f"--addresses {args.addresses}, " if args.addresses else ""
+        sys.stderr.write(f"osbctl executor: {where}--listen-addr {args.listen_addr} (LISTEN_ADDR): {error}\n")
+        return 2
     return 0

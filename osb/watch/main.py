@@ -18,10 +18,9 @@ from osb.config import Settings, masked_url
 from osb.errors import ConfigError, OsbError, StoreDown
 from osb.obs import log, metrics
 from osb.watch.probes import Probes
-from osb.watch.run import Watcher
+from osb.watch.run import TELL_AGAIN_SECONDS, Watcher
 
 HEARTBEAT_SECONDS = 5.0
-TELL_AGAIN_SECONDS = 60.0  # of a start that is not possible yet
 
 say = log.get_logger("watch")
 

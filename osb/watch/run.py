@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 from osb.api import names
-from osb.config import Settings
+from osb.config import Settings, masked_url
 from osb.errors import ApiError, StoreDown
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
@@ -38,6 +38,7 @@ SOURCES = (
 )
 
 LEASE_LOOK_SECONDS = 1.0
+TELL_AGAIN_SECONDS = 60.0  # of a Redis or an API server that stays away
 
 EXIT_AFTER = 120.0
 """A stream without any sign of life for this long ends the process; its supervisor starts it anew."""
@@ -94,6 +95,7 @@ class Watcher:
     def _guard(self) -> None:
         """Every 2 s: renew the Lease when beat is silent, look for a lost mirror, leave when a stream is stuck."""
         assert self.installation is not None and self.store is not None
+        told = -TELL_AGAIN_SECONDS
         while not self.stop.wait(2.0 * random.uniform(0.8, 1.2)):
             try:
                 if any(stream.synced.is_set() for stream in self.streams):
@@ -105,8 +107,12 @@ class Watcher:
                 for stream in self.streams:
                     if stream.synced.is_set() and not self.store.mirror.synced(stream.source.kind):
                         stream.again.set()
+                told = -TELL_AGAIN_SECONDS
             except (StoreDown, ApiError) as error:
-                log.warning("the guard could not look", error=str(error))
+                if time.monotonic() - told >= TELL_AGAIN_SECONDS:
+                    told = time.monotonic()
+                    log.warning("the guard could not look, goes on trying", error=str(error),
+                                redis=masked_url(self.settings.redis_url))  # fmt: skip
             self._shrink()
             stuck = [s.source.kind for s in self.streams if time.monotonic() - s.beat > EXIT_AFTER]
             if stuck and not self.stop.is_set():

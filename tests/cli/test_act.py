@@ -86,6 +86,8 @@ def test_a_held_pool_hands_out_nothing_until_it_is_unheld(osbctl: Osbctl, instal
     ("reconcile", "pool", "warm", "--timeout", "nan"), ("ledger", "verify", "--settle", "-1"),
     ("queue", "--redis-url", "nonsense"), ("queue", "--redis-url", "redis://h:port/0"),
     ("get", "pools", "--kubeconfig", "/dev/null"), ("hold", "warm", "--reason", "no"),
+    ("get", "pools", "-n", "A/B"), ("demo", "--pod-ready", "soon"),
+    ("executor", "--data-dir", "/proc/no"), ("executor", "--data-dir", "/tmp", "--listen-addr", ":99999"),
     ("completion", "csh"), ("get", "pools", "--bogus"), ("reconcile",),
 ])  # fmt: skip
 def test_wrong_usage_ends_with_two_and_says_what_is_accepted(osbctl: Osbctl, arguments: tuple[str, ...]) -> None:
