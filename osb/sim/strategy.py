@@ -95,26 +95,34 @@ def _frozen_part(pod: Obj) -> Obj:
 # -- new objects of core kinds -------------------------------------------------------------------------------
 
 
+def _part(holder: Obj, key: str) -> Obj:
+    """A struct inside a struct: absent and null are the empty one."""
+    if holder.get(key) is None:
+        holder[key] = {}
+    part: Obj = holder[key]
+    return part
+
+
 def _new_namespace(obj: Obj) -> list[Cause]:
-    obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+    _part(obj, "spec")["finalizers"] = ["kubernetes"]
     obj["status"] = {"phase": "Active"}
-    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+    _part(obj["metadata"], "labels")["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
     return []
 
 
 def _new_job(obj: Obj) -> list[Cause]:
-    spec = obj.setdefault("spec", {})
+    spec = _part(obj, "spec")
     uid = obj["metadata"]["uid"]
     spec.setdefault("parallelism", 1)
     spec.setdefault("completions", 1)
     spec.setdefault("backoffLimit", 6)
-    template = spec.setdefault("template", {})
-    labels = template.setdefault("metadata", {}).setdefault("labels", {})
+    template = _part(spec, "template")
+    labels = _part(_part(template, "metadata"), "labels")
     labels.update({"controller-uid": uid, "job-name": obj["metadata"]["name"]})
     spec["selector"] = {"matchLabels": {"controller-uid": uid}}
-    obj["metadata"].setdefault("labels", dict(labels))
+    obj["metadata"]["labels"] = obj["metadata"].get("labels") or dict(labels)
     obj["status"] = {}
-    pod_spec = template.setdefault("spec", {})
+    pod_spec = _part(template, "spec")
     causes = _default_pod_spec(pod_spec, "spec.template.spec")
     policy = pod_spec.get("restartPolicy")
     if policy not in ("Never", "OnFailure"):
@@ -124,7 +132,7 @@ def _new_job(obj: Obj) -> list[Cause]:
 
 
 def _new_pod(obj: Obj) -> list[Cause]:
-    spec = obj.setdefault("spec", {})
+    spec = _part(obj, "spec")
     causes = _default_pod_spec(spec, "spec") + _unsupported(spec, "spec", {"restartPolicy": _RESTARTS})
     obj["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
     spec.setdefault("priority", 0)

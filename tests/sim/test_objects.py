@@ -82,6 +82,13 @@ def test_a_value_of_another_type_is_a_bad_request_in_words(api: Api, body: Obj) 
     assert answer.body["message"]
 
 
+@pytest.mark.parametrize("spec", [None, {"template": None}, {"template": {"metadata": None, "spec": None}}], ids=repr)
+def test_null_counts_as_absent(api: Api, spec: Obj | None) -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+    answer = api.call("POST", api.pods().replace("/api/v1", "/apis/batch/v1").replace("/pods", "/jobs"), job)
+    assert (answer.status, answer.body["reason"]) == (422, "Invalid")
+
+
 @pytest.mark.parametrize("content", [MERGE, STRATEGIC])
 @pytest.mark.parametrize(
     "patch",
