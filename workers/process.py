@@ -10,10 +10,11 @@ import os
 import threading
 
 from osb.config import Settings
-from osb.errors import StoreDown
+from osb.errors import ApiError, ConfigError, StoreDown
 from osb.obs.log import get_logger
 from osb.reconcile import quarantine
 from osb.reconcile.duties import Duties
+from osb.reconcile.pin import Foreign, pin
 from osb.reconcile.startup import tell_problems
 from osb.reconcile.world import World, make_world
 
@@ -30,12 +31,24 @@ def world() -> World:
     with _lock:
         if _world is None or _pid != os.getpid():
             _world, _pid = make_world(Settings.from_env(), role="worker"), os.getpid()
+            _same_cluster(_world)
             tell_problems(_world.settings)
             _start_duties(_world)
             gc.collect()
             gc.freeze()
             gc.set_threshold(50_000, 20, 50)
         return _world
+
+
+def _same_cluster(made: World) -> None:
+    """End when Redis is another cluster's: every key in it would look like an object that is gone."""
+    try:
+        pin(made.store, made.kube, made.settings)
+    except Foreign as error:
+        log.error("this worker ends", error=str(error))
+        os._exit(2)
+    except (ApiError, ConfigError) as error:
+        log.warning("whose Redis this is cannot be checked", error=str(error))
 
 
 def _start_duties(made: World) -> None:

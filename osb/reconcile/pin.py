@@ -17,6 +17,10 @@ from osb.store.client import Store
 NAMESPACES = ("kube-system", "default")
 
 
+class Foreign(ConfigError):
+    """This Redis belongs to another cluster; the message says to which, and what to do."""
+
+
 def mark(kube: Kube, settings: Settings) -> str:
     """`uid installation` of this start, "" when the cluster does not say who it is. Raises ApiError.
 
@@ -32,10 +36,10 @@ def mark(kube: Kube, settings: Settings) -> str:
 
 
 def pin(store: Store, kube: Kube, settings: Settings) -> str:
-    """Claim the Redis for this cluster and return the mark. Raises ConfigError when it is another one's."""
+    """Claim the Redis for this cluster and return the mark. Raises Foreign when it is another one's."""
     mine = mark(kube, settings)
     if mine and not same(mine, found := store.pin(mine)):
-        raise ConfigError(f"Redis {masked_url(settings.redis_url)} is used by {shown(found)}, this is {shown(mine)}; "
+        raise Foreign(f"Redis {masked_url(settings.redis_url)} is used by {shown(found)}, this is {shown(mine)}; "
                           "use another Redis or database number (REDIS_URL), or delete its key osb:cluster "
                           "if that one is gone for good")  # fmt: skip
     return mine
