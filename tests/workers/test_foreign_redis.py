@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from osb.reconcile.world import World
@@ -13,7 +15,7 @@ def test_a_worker_ends_only_when_redis_is_of_another_cluster(
     world: World, monkeypatch: pytest.MonkeyPatch, pinned: str, ended: list[int]
 ) -> None:
     codes: list[int] = []
-    monkeypatch.setattr(process.os, "_exit", codes.append)
+    monkeypatch.setattr(os, "_exit", codes.append)
     world.store.redis.delete("osb:cluster")
     if pinned:
         world.store.redis.set("osb:cluster", pinned)
