@@ -1,4 +1,4 @@
-"""Our error family. The docstring of an exception is its message's meaning; `str(error)` names object, field, remedy."""
+"""Our error family. An exception's docstring is its meaning; `str(error)` names the object, the field, the remedy."""
 
 from __future__ import annotations
 

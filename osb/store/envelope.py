@@ -83,9 +83,7 @@ def template_of(message: bytes) -> bytes:
         }
         made["properties"]["delivery_info"]["routing_key"] = "<<queue>>"
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"kombu's message has a shape that osb.store.envelope does not know: {error!r}"
-        ) from error
+        raise ConfigError(f"kombu's message has a shape that osb.store.envelope does not know: {error!r}") from error
     return checked_template(orjson.dumps(made))
 
 

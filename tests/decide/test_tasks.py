@@ -43,9 +43,7 @@ from tests.doubles.taskviews import (
 def test_a_task_starts_on_its_slots_pod_once_that_pod_answered() -> None:
     step = tasks.step(view(answers={"u0": says()}))
     assert step.nodes[0].resource == ASSIGNED
-    assert [(c.pod, c.task) for c in step.calls] == [
-        ("p0", {"name": "b-0", "process": {"command": ["sleep", "60"]}})
-    ]
+    assert [(c.pod, c.task) for c in step.calls] == [("p0", {"name": "b-0", "process": {"command": ["sleep", "60"]}})]
     assert step.again == 3
 
 

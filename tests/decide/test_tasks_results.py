@@ -12,9 +12,7 @@ from osb.decide.taskresults import Results
 
 
 def test_the_documented_text_is_read() -> None:
-    found = taskresults.parse(
-        '{"v":1,"ok":"0-41,43","failed":{"42":[137,"TaskTimeout"]},"failedMore":"44-90"}'
-    )
+    found = taskresults.parse('{"v":1,"ok":"0-41,43","failed":{"42":[137,"TaskTimeout"]},"failedMore":"44-90"}')
     assert found.ok == frozenset([*range(42), 43])
     assert found.failed[42] == (137, "TaskTimeout")
     assert set(found.failed) == {42, *range(44, 91)}

@@ -83,9 +83,7 @@ def test_an_owned_pod_whose_task_is_over_is_deleted_under_release() -> None:
 
 def test_a_name_that_is_not_in_the_record_is_never_given_back() -> None:
     over = node(resource=RELEASED, state=SUCCEED, why=BY_RESULT, pod_uid="", ip="")
-    step = tasks.step(
-        view(release=True, nodes=[over], recorded=frozenset(), results=Results(ok=frozenset({0})))
-    )
+    step = tasks.step(view(release=True, nodes=[over], recorded=frozenset(), results=Results(ok=frozenset({0}))))
     assert step.give == ()
 
 
@@ -282,14 +280,10 @@ def test_a_paused_sandbox_makes_no_call_and_counts_only_results() -> None:
 
 def test_tasks_beyond_replicas_are_stopped_then_forgotten() -> None:
     pods = [pod(0), pod(1)]
-    first = tasks.step(
-        view(1, pods=pods, nodes=[node(0), node(1)], answers={"u0": says("b-0"), "u1": says("b-1")})
-    )
+    first = tasks.step(view(1, pods=pods, nodes=[node(0), node(1)], answers={"u0": says("b-0"), "u1": says("b-1")}))
     assert [(c.index, c.task) for c in first.calls] == [(1, None)]
     assert first.counters == TaskCounters(running=1)
-    second = tasks.step(
-        view(1, pods=pods, nodes=list(first.nodes.values()), answers={"u0": says("b-0"), "u1": says()})
-    )
+    second = tasks.step(view(1, pods=pods, nodes=list(first.nodes.values()), answers={"u0": says("b-0"), "u1": says()}))
     assert set(second.nodes) == {0}
     assert second.give == ()
 
