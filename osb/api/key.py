@@ -10,7 +10,7 @@ from osb.errors import InvalidInput
 POOL = "pool"
 BATCHSANDBOX = "batchsandbox"
 SNAPSHOT = "snapshot"
-RECYCLE = "recycle"  # ns/pod: a restart exec to run (spec/pool.md 11, G76)
+RECYCLE = "recycle"  # ns/pod: a restart exec to run (spec/pool.md 11)
 TASKS = "tasks"  # ns/sandbox: its executors to poll (spec/tasks.md)
 
 KINDS = (POOL, BATCHSANDBOX, SNAPSHOT, RECYCLE, TASKS)
