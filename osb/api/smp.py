@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import orjson
+
 from osb.errors import InvalidInput
 
 Obj = dict[str, Any]
@@ -73,16 +75,28 @@ _REMOVE = "$deleteFromPrimitiveList/"
 
 
 def merge(original: Obj, patch: Any, schema: str = "pod", *, at: str = "patch") -> Obj:
-    """`original` with a strategic merge patch applied; `{}` and null change nothing.
+    """`original` with a strategic merge patch applied; `{}` and null change nothing. A patch may be the JSON
+    text of the object as well.
 
     `at` begins every path in errors. Raises InvalidInput for a patch that is no object, an element without
     its merge key, and unknown or misplaced directives.
     """
+    if isinstance(patch, str):
+        patch = _from_text(patch, at)
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):
         raise InvalidInput(at, f"must be an object, not {patch!r:.40}")
     return _merge_object(original, patch, SCHEMAS[schema], at)
+
+
+def _from_text(text: str, at: str) -> Any:
+    try:
+        patch = orjson.loads(text)
+        orjson.dumps(patch)  # more than 254 levels could not be written back
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(at, f"is text that is not usable JSON ({error})") from error
+    return patch
 
 
 def json_merge(original: Any, patch: Any) -> Any:

@@ -168,7 +168,7 @@ def _patched(spec: BoxSpec, slot: int, pod: dict[str, Any]) -> dict[str, Any]:
     if not patched(spec, slot):
         return pod
     patch, where = spec.shard_patches[slot], f"spec.shardPatches[{slot}]"
-    if not isinstance(patch, dict):
+    if not isinstance(patch, dict | str):  # text: the same as JSON
         raise InvalidInput(where, "must be an object with the members metadata and spec")
     try:
         merged = smp.merge(pod, patch, schema="pod")

@@ -94,6 +94,11 @@ def test_a_patch_cannot_take_a_pods_identity_or_its_owner() -> None:
     assert [(o["uid"], o.get("controller")) for o in meta["ownerReferences"]] == [("friend", None), (UID, True)]
 
 
+def test_a_patch_may_be_the_json_text_of_the_object() -> None:
+    text = '{"metadata":{"labels":{"mine":"1"}}}'
+    assert build(text)["metadata"]["labels"]["mine"] == "1"
+
+
 @pytest.mark.parametrize("patch", [{}, None])
 def test_an_empty_patch_changes_nothing(patch: Any) -> None:
     assert build(patch) == build()
@@ -106,8 +111,10 @@ def test_an_empty_patch_changes_nothing(patch: Any) -> None:
         {"spec": {"containers": [{"name": "main", "$patch": "bend"}]}},
         7,
         [1],
+        "{",
+        "[1]",
     ],
-    ids=["no merge key", "unknown directive", "a number", "a list"],
+    ids=["no merge key", "unknown directive", "a number", "a list", "broken text", "text of a list"],
 )
 def test_a_bad_patch_names_its_slot(patch: Any) -> None:
     with pytest.raises(InvalidInput) as caught:

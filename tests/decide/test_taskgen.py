@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -50,6 +51,23 @@ def test_env_of_a_patch_is_merged_by_name() -> None:
     patch = {"spec": {"process": {"env": [{"name": "hello", "value": "world"}]}}}
     env = made(0, patch)["env"]
     assert {item["name"]: item["value"] for item in env} == {"foo": "bar", "hello": "world"}
+
+
+def test_a_patch_may_be_the_json_text_of_the_object() -> None:
+    text = '{"spec":{"process":{"command":["echo","world"]},"timeoutSeconds":5}}'
+    assert made(0, text) == made(0, json.loads(text))
+    assert made(0, text)["command"] == ["echo", "world"]
+    assert made(0, "null") == made(1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '"x"', "[" * 5000, '{"a":' * 300 + "1" + "}" * 300], ids=lambda t: t[:9]
+)
+def test_text_that_is_no_json_object_is_an_error_of_its_index_only(text: str) -> None:
+    tasks = generate_all("sbx", 2, template=TEMPLATE, patches=[text, {}])
+    assert isinstance(tasks[0], InvalidInput)
+    assert tasks[0].field == "spec.shardTaskPatches[0]"
+    assert isinstance(tasks[1], dict)
 
 
 def test_env_can_still_be_replaced_whole() -> None:
