@@ -42,14 +42,16 @@ class Freezer:
 
 
 def unfreeze(nerdctl: Nerdctl, id_: str) -> bool:
-    """True when the container is not frozen any more."""
+    """True when the container is not frozen any more. Only the last of the tries says why it failed."""
+    why = ""
     for _ in range(TRIES):
         try:
             nerdctl.unpause(id_)
         except CommandFailed as error:
-            if "not paused" in str(error).lower():
+            why = str(error)
+            if "not paused" in why.lower():
                 return True
-            log.warning("container %s could not be unfrozen: %s", id_[:12], error)
         else:
             return True
+    log.warning("container %s could not be unfrozen in %d tries: %s", id_[:12], TRIES, why)
     return False

@@ -3,16 +3,18 @@
     image-committer <pod> <namespace> <container:image>…
     image-committer unpause <pod> <namespace> <container>…
 
-=============================
-===================================================================================== CONTAINERD_SOCKET
-default /run/containerd/containerd.sock CONTAINERD_NAMESPACE           default k8s.io SNAPSHOT_POD_UID
-the pod must have this UID; not checked when empty SNAPSHOT_REGISTRY_INSECURE     `true` allows plain HTTP and
-unknown certificates; anything else does not SNAPSHOT_KEEP_FROZEN           `true` leaves the containers
-frozen after a complete success =============================
-=====================================================================================
+==========================  =========================================================================
+variable                    meaning
+==========================  =========================================================================
+CONTAINERD_SOCKET           default /run/containerd/containerd.sock
+CONTAINERD_NAMESPACE        default k8s.io
+SNAPSHOT_POD_UID            the pod must have this UID; not checked when empty
+SNAPSHOT_REGISTRY_INSECURE  `true` allows plain HTTP and unknown certificates; anything else does not
+SNAPSHOT_KEEP_FROZEN        `true` leaves the containers frozen after a complete success
+==========================  =========================================================================
 
-Exit code 0: all saved (or all unfrozen); 1: not, and the log says why. A SIGTERM or SIGINT ends it with 1
-after everything is unfrozen.
+Exit code 0: all saved (or all unfrozen); 1: not, and the log says why, as does the termination message of a
+commit. A SIGTERM or SIGINT ends it with 1 after everything is unfrozen.
 """
 
 from __future__ import annotations
@@ -58,16 +60,27 @@ def main(
         log.error(USAGE)
         return 1
     _watch_signals()
+    why = "interrupted; everything is unfrozen"
     target = Target(pod=words[0], namespace=words[1], uid=env.get("SNAPSHOT_POD_UID", ""))
     try:
         if unpausing:
             return 1 if steps.unpause(_nerdctl(env), target, words[2:]) else 0
         return _commit(env, target, words[2:], credentials_file, termination_log)
     except CommitFailed as error:
-        log.error("%s", error)
+        why = str(error)
     except Interrupted:
-        log.error("interrupted; everything is unfrozen")
+        pass
+    _fail(why, termination_log)
     return 1
+
+
+def _fail(why: str, termination_log: Path) -> None:
+    """Say why in the log and in the termination message, which replaces that of an incomplete success."""
+    log.error("%s", why)
+    try:
+        report.write(termination_log, report.failure(why))
+    except OSError as error:
+        log.warning("the termination message cannot be written: %s", error)
 
 
 def _commit(

@@ -2,18 +2,36 @@
 
 `{"v":1,"containers":[{"name":…,"image":…,"digest":"sha256:…"}]}`. The kubelet cuts a message at 4096 bytes,
 so a longer one names the images by one checksum instead:
-`{"v":1,"of":"<checksum>","digests":{"name":"sha256:…"}}`.
+`{"v":1,"of":"<checksum>","digests":{"name":"sha256:…"}}`. A failure: `{"v":1,"error":"…"}`, one bounded ASCII
+line without credentials.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 FORMAT = 1
 LIMIT = 4096
+ERROR_LIMIT = 600  # characters of a failure's reason
+HIDDEN = "***"
+
+# what a registry's answer may repeat of a login: user and query of an address, a header, a named value
+_SECRETS = (
+    (re.compile(r"(?<=://)[^/\s@]+@"), f"{HIDDEN}@"),
+    (re.compile(r"(https?://[^\s?\"']+)\?[^\s\"']+"), rf"\1?{HIDDEN}"),
+    (re.compile(r"(?i)\b(basic|bearer)\s+[\w+/=.~-]{12,}"), rf"\1 {HIDDEN}"),
+    (
+        re.compile(
+            r"(?i)(\b\w*(?:password|passwd|token|secret|auth|credential|signature))"
+            r"(\\?[\"']?\s*=\s*\\?[\"']?|\\?[\"']\s*:\s*\\?[\"'])[^\s\"'\\,;&]+"
+        ),
+        rf"\1\2{HIDDEN}",
+    ),
+)
 
 
 def message(saved: Sequence[tuple[str, str, str]]) -> str:
@@ -26,6 +44,17 @@ def message(saved: Sequence[tuple[str, str, str]]) -> str:
     if len(text.encode()) > LIMIT:
         raise ValueError(f"the result of {len(saved)} containers does not fit into {LIMIT} bytes")
     return text
+
+
+def failure(why: str) -> str:
+    """The termination message of a failed commit; the middle of a long reason is left out."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in why).split())
+    for pattern, shown in _SECRETS:
+        text = pattern.sub(shown, text)
+    text = text.encode("ascii", "replace").decode()
+    if len(text) > ERROR_LIMIT:
+        text = f"{text[: ERROR_LIMIT // 2 - 5]} ... {text[-ERROR_LIMIT // 2 :]}"
+    return _compact({"v": FORMAT, "error": text})
 
 
 def checksum(pairs: Iterable[tuple[str, str]]) -> str:

@@ -17,6 +17,7 @@ from osb.decide.commitjob import CONTAINER
 
 Raw = Mapping[str, Any]
 FORMAT = 1  # what our committer writes; without it a digest is no registry manifest digest
+ERROR_SHOWN = 700  # characters of a committer's error; ours writes fewer
 
 
 class Unreadable(Exception):
@@ -33,12 +34,23 @@ def succeeded(job: Raw) -> bool:
     return bool((job.get("status") or {}).get("succeeded"))
 
 
-def failure(job: Raw) -> str | None:
-    """The message of the Job's Failed condition, None while it has not failed."""
+def failure(job: Raw, pods: Iterable[Raw] = ()) -> str | None:
+    """The message of the Job's Failed condition with what the committer said; None while it has not failed."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Failed" and condition.get("status") == "True":
-            return str(condition.get("message") or "Commit job failed")
+            told, said = str(condition.get("message") or "Commit job failed"), why(job, pods)
+            return f"{told}: {said}" if said else told
     return None
+
+
+def why(job: Raw, pods: Iterable[Raw]) -> str:
+    """What the Job's pod that failed last said about it, one bounded line; "" when none said anything."""
+    found = [ended for pod in pods_of(job, pods) if (ended := _ended(pod)) and ended.get("exitCode")]
+    for ended in sorted(found, key=lambda e: str(e.get("finishedAt") or ""), reverse=True):
+        said = _error(str(ended.get("message") or ""))
+        if said:
+            return said
+    return ""
 
 
 def finished(job: Raw) -> bool:
@@ -81,11 +93,31 @@ def result(job: Raw, pods: Iterable[Raw], requested: Iterable[tuple[str, str]]) 
 
 def _message(pod: Raw) -> str | None:
     """The termination message of the commit container that exited with 0."""
+    ended = _ended(pod)
+    return str(ended.get("message") or "") if ended and ended.get("exitCode") == 0 else None
+
+
+def _ended(pod: Raw) -> Raw | None:
+    """How the commit container ended, None while it has not."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        ended = (status.get("state") or {}).get("terminated")
-        if status.get("name") == CONTAINER and ended and ended.get("exitCode") == 0:
-            return str(ended.get("message") or "")
+        ended: Raw | None = (status.get("state") or {}).get("terminated")
+        if status.get("name") == CONTAINER and ended:
+            return ended
     return None
+
+
+def _error(message: str) -> str:
+    """The error in a termination message of our format. Any other text is not repeated: nobody has promised
+    that it holds no secret.
+    """
+    try:
+        data = orjson.loads(message)
+    except orjson.JSONDecodeError:
+        return ""
+    if not isinstance(data, dict) or data.get("v") != FORMAT or not isinstance(data.get("error"), str):
+        return ""
+    text = " ".join(data["error"].split())
+    return text if len(text) <= ERROR_SHOWN else f"{text[: ERROR_SHOWN - 3]}..."
 
 
 def _entries(message: str, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]:

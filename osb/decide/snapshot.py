@@ -157,9 +157,10 @@ def _committing(view: SnapshotView) -> Plan:
         return _vanished(view)
     if results.succeeded(job):
         return _saved(view, job)
-    told = results.failure(job)
+    told = results.failure(job, view.job_pods)
     if told is not None:
-        failed = event(KIND, "Warning", "JobFailed", "Commit job failed")
+        said = results.why(job, view.job_pods)
+        failed = event(KIND, "Warning", "JobFailed", f"Commit job failed: {said}" if said else "Commit job failed")
         return _fail(view, REASON_JOB_FAILED, told, actions=(failed, *_unfreeze(view)))
     if view.node_gone:
         return _fail(view, REASON_NODE, f"node {_status(view).get('sourceNodeName')} does not exist", job=job)

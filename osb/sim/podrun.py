@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from osb.sim.kubeapi import MERGE
 from osb.sim.kubexec import Outcome
-from osb.sim.podstatus import Container, commit_message, pod_status, restored
+from osb.sim.podstatus import FAILED_COMMIT, Container, commit_message, pod_status, restored
 from osb.sim.script import marks, script_of
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ class PodRun:
         message = self.script.termination_message
         if message is None:
             message = wish if wish not in ("", "fail") else commit_message(self._args())
-        await self._end("Failed" if code else "Succeeded", code, message="" if code else message)
+        if code:
+            message = FAILED_COMMIT if commit_message(self._args()) else ""
+        await self._end("Failed" if code else "Succeeded", code, message=message)
 
     def _args(self) -> list[str]:
         return list(self._pod["spec"]["containers"][0].get("args") or [])

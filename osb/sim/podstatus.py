@@ -145,6 +145,9 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+FAILED_COMMIT = '{"v":1,"error":"nerdctl push ended with 1: simulated failure"}'
+
+
 def commit_message(args: list[str]) -> str:
     """What the image committer leaves: one entry per `container:image` argument; "" for other programs."""
     if len(args) < 3 or args[0] == "unpause":

@@ -88,6 +88,7 @@ def test_a_failed_commit_says_why_and_unfreezes(space: Space) -> None:
     space.create("snapshot", "bad", {"sandboxName": "box"})
     bad = space.until_snapshot("bad", lambda s: phase(s) == "Failed", seconds=150)
     assert failed(bad)["reason"] == "CommitJobFailed"
+    assert failed(bad)["message"].endswith("nerdctl push ended with 1: simulated failure")
     assert any(seen.name == "bad-unpause" for seen in space.history("job"))
     assert space.events("bad", "JobFailed")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from osb.committer import credentials
+from osb.committer import credentials, report
 from tests.doubles.waiting import wait_until
 
 NERDCTL = """#!{python}
@@ -177,7 +177,8 @@ def test_any_failure_unfreezes_everything_and_exits_with_one(node: Node, fail: s
     assert code == 1
     assert "fake failure" in err
     assert node.states == {"id-main": "Up", "id-side": "Up"}
-    assert not (node.folder / "log").exists()
+    step = fail.partition(":")[0]
+    assert node.report == {"v": 1, "error": f"nerdctl {step} ended with 3: fake failure"}
 
 
 def test_a_pause_that_was_made_although_it_failed_is_undone(node: Node) -> None:
@@ -251,6 +252,44 @@ def test_unpause_tries_all_before_it_fails(node: Node) -> None:
     assert code == 1
     assert "gone" in err
     assert node.states == {"id-main": "Up"}
+
+
+def test_unpause_says_once_that_a_container_stays_frozen(node: Node) -> None:
+    node.containers({"id-main": "Paused"})
+    code, _, err = node.run("unpause", "p", "n", "main", FAKE_FAIL="unpause")
+    assert code == 1
+    assert node.commands == ["unpause"] * 3
+    assert err.count("fake failure") == 1
+
+
+def test_a_success_that_could_not_unfreeze_is_reported_as_a_failure(node: Node) -> None:
+    code, _, _ = node.run("p", "n", MAIN, FAKE_FAIL="unpause")
+    assert code == 1
+    assert "could not be unfrozen" in node.report["error"]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("nerdctl push ended with 1: 401 Unauthorized", "nerdctl push ended with 1: 401 Unauthorized"),
+        ("failed to fetch anonymous token: unexpected status", "failed to fetch anonymous token: unexpected status"),
+        ("GET https://bob:pw1@reg/v2/?sig=pw2: 403", "GET https://***@reg/v2/?*** 403"),
+        ("Authorization: Basic Ym9iOnB3MTIzNDU2", "Authorization: Basic ***"),
+        ("Bearer eyJhbGciOi.J9.pw and password=pw3, so", "Bearer *** and password=***, so"),
+        ('{\\"identitytoken\\":\\"pw4\\"}', '{\\"identitytoken\\":\\"***\\"}'),
+        ("two\nlines\x00\u00e9", "two lines ?"),
+    ],
+)
+def test_a_failure_is_one_line_without_credentials(said: str, shown: str) -> None:
+    assert json.loads(report.failure(said)) == {"v": 1, "error": shown}
+
+
+def test_a_long_failure_keeps_its_ends_and_fits_into_a_termination_message() -> None:
+    text = report.failure("begin " + '"\U0001f512' * 5000 + " end")
+    assert len(text.encode()) < report.LIMIT
+    error = json.loads(text)["error"]
+    assert error.startswith("begin ")
+    assert error.endswith(" end")
 
 
 @pytest.mark.parametrize("args", [(), ("p", "n"), ("unpause", "p", "n"), ("p", "n", "main"), ("p", "n", ":image")])

@@ -221,6 +221,23 @@ def test_a_failed_job_fails_the_snapshot_with_its_words_and_unfreezes() -> None:
     assert [e.reason for e in of(plan, EmitEvent)] == ["JobFailed"]
 
 
+def test_a_failed_job_tells_what_its_last_committer_said() -> None:
+    ends = [(1, "old", "2026-01-01T00:00:01Z"), (1, "401 Unauthorized", "2026-01-01T00:00:03Z"), (137, "", "")]
+    pods = [job_pod({"v": 1, "error": said}, code=code) for code, said, _ in ends]
+    for one, (_, _, at_) in zip(pods, ends, strict=True):
+        one["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = at_
+    stray = job_pod({"v": 1, "error": "another Job's"}, code=1, owner="other")
+    plan = snapshot.plan(view(committing(), commit_job=failed_job("backoff limit"), job_pods=(*pods, stray)))
+    assert failed(plan) == ("CommitJobFailed", "backoff limit: 401 Unauthorized")
+    assert [e.message for e in of(plan, EmitEvent)] == ["Commit job failed: 401 Unauthorized"]
+
+
+@pytest.mark.parametrize("message", ["password is x", '{"error":"x"}', '{"v":1,"error":[]}', "[1]", report()])
+def test_a_message_of_another_format_is_not_repeated(message: object) -> None:
+    pods = (job_pod(message, code=1),)
+    assert failed(snapshot.plan(view(committing(), commit_job=failed_job("limit"), job_pods=pods)))[1] == "limit"
+
+
 def test_nothing_is_unfrozen_when_the_pod_is_gone_or_it_was_tried_already() -> None:
     gone = snapshot.plan(view(committing(), commit_job=failed_job(), source=None))
     again = snapshot.plan(view(committing(), commit_job=failed_job(), unpause_job=job(name="box-pause-unpause")))
