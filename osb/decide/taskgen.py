@@ -14,6 +14,8 @@ from osb.api import smp
 from osb.decide.tasknode import task_name
 from osb.errors import InvalidInput
 
+LONGEST = 2**31 - 1  # seconds; an executor refuses more
+
 
 def generate(
     box: str, index: int, *, template: Mapping[str, Any] | None, patches: Sequence[Any] = ()
@@ -107,8 +109,8 @@ def _timeout(spec: Mapping[str, Any], process: Mapping[str, Any], path: str) -> 
     value = spec.get("timeoutSeconds", process.get("timeoutSeconds"))
     if value is None or value == 0:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"{path}.timeoutSeconds", "must be a whole number of seconds")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= LONGEST:
+        raise InvalidInput(f"{path}.timeoutSeconds", f"must be a whole number of seconds, at most {LONGEST}")
     return value
 
 

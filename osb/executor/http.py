@@ -52,12 +52,16 @@ class Server:
         if len(words) != 3:
             answer, keep = _failed(HTTPStatus.BAD_REQUEST, "malformed request line"), False
         else:
-            async with asyncio.timeout(TIMEOUT):
-                body = await _body(reader, fields)
-            if body is None:
-                answer, keep = _failed(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large"), False
+            try:
+                async with asyncio.timeout(TIMEOUT):
+                    body = await _body(reader, fields)
+            except wire.BadRequest as bad:
+                answer, keep = _failed(HTTPStatus.BAD_REQUEST, str(bad)), False
             else:
-                answer = self._answer(words[0], words[1].partition("?")[0], fields, body)
+                if body is None:
+                    answer, keep = _failed(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large"), False
+                else:
+                    answer = self._answer(words[0], words[1].partition("?")[0], fields, body)
         status, kind, text = answer
         reply = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Length: {len(text)}"]
         if kind:
@@ -78,6 +82,8 @@ class Server:
             return _failed(HTTPStatus.BAD_REQUEST, str(bad))
         except (Refused, OSError) as refused:
             return _failed(HTTPStatus.INTERNAL_SERVER_ERROR, str(refused))
+        except Exception as unforeseen:  # noqa: BLE001 - no request may end without an answer
+            return _failed(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(unforeseen).__name__}: {unforeseen}")
         finally:
             self._after()
 
@@ -119,11 +125,15 @@ def _failed(status: HTTPStatus, message: str) -> Answer:
 
 
 async def _body(reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes | None:
-    """The request's body; None when it is longer than the limit."""
+    """The request's body; None when it is longer than the limit. Raises BadRequest when its length cannot be
+    read.
+    """
     if fields.get("transfer-encoding", "").lower() == "chunked":
         return await _chunks(reader)
     length = fields.get("content-length", "0")
-    if not length.isdigit() or int(length) > BODY_LIMIT:
+    if not (length.isascii() and length.isdigit()):
+        raise wire.BadRequest("Content-Length must be a number")
+    if len(length) > 10 or int(length) > BODY_LIMIT:
         return None
     return await reader.readexactly(int(length))
 
@@ -133,8 +143,8 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes | None:
     while True:
         try:
             size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
-        except ValueError:
-            return None
+        except ValueError as bad:
+            raise wire.BadRequest("the length of a chunk cannot be read") from bad
         if size < 0 or len(body) + size > BODY_LIMIT:
             return None
         part = await reader.readexactly(size + 2)

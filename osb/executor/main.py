@@ -25,6 +25,7 @@ from osb.executor.task import Folder
 
 ADDRESS = "0.0.0.0:5758"
 DATA = "/var/lib/sandbox/tasks"
+RETRY = 1.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,7 +76,11 @@ class Executor:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        wait = self.table.tick()
+        try:
+            wait = self.table.tick()
+        except Exception as failed:  # noqa: BLE001 - a full disk, say: the tasks are looked at again
+            sys.stderr.write(f"looking at the tasks failed, again in {RETRY:g} s: {failed!r}\n")
+            wait = RETRY
         if wait is not None:
             self._timer = asyncio.get_running_loop().call_later(wait, self.wake)
 

@@ -207,7 +207,6 @@ class Table:
                 ended = self._runner.exited(task, self._folder)
                 if ended is None:
                     self._forget(task)
-        self.tick()
 
     def _forget(self, task: Task) -> None:
         self._tasks.pop(task.name, None)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from osb.executor.wire import Obj, stamp
+from osb.executor.wire import Obj, read_task, stamp
 
 PENDING = "Pending"
 RUNNING = "Running"
@@ -23,6 +24,7 @@ FAILED = "Failed"
 TIMEOUT = "Timeout"
 
 KILLED = 137
+LATEST = 253402300799.0  # the last second that a time stamp can name
 CRASHED = "ProcessCrashed"
 TASK_TIMEOUT = "TaskTimeout"
 
@@ -127,7 +129,7 @@ class Folder:
             return None
 
     def load(self) -> list[Task]:
-        """Every task that can be read; a folder that cannot is removed, it is of no task any more."""
+        """Every usable task; a folder without one is told and left as it is."""
         if self.root is None:
             return []
         found: list[Task] = []
@@ -137,6 +139,8 @@ class Folder:
             task = _read(path / "task.json")
             if task is not None:
                 found.append(task)
+            else:
+                sys.stderr.write(f"stored task {path.name} is unusable and skipped\n")
         return found
 
 
@@ -146,11 +150,14 @@ def _read(path: Path) -> Task | None:
         raw: Any = json.loads(path.read_text())
         known = {item.name for item in fields(Task)}
         task = Task(**{key: value for key, value in dict(raw).items() if key in known})
-    except (OSError, ValueError, TypeError):
+        task.process = read_task({"name": task.name, "process": task.process or {}})["process"]
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
-    numbers = (task.pid, task.ticks, task.started, task.finished, task.deleting, task.timed_out, task.signalled)
-    sound = task.name == path.parent.name and isinstance(task.process, dict)
-    return task if sound and all(isinstance(number, int | float) for number in numbers) else None
+    whole = (task.pid, task.ticks, task.exit_code or 0)
+    times = (task.started, task.finished, task.deleting, task.timed_out, task.signalled)
+    sound = task.name == path.parent.name and isinstance(task.failure, str)
+    sound = sound and all(isinstance(number, int) for number in whole)
+    return task if sound and all(isinstance(t, int | float) and 0 <= t <= LATEST for t in times) else None
 
 
 def _replace(path: Path, text: str) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 Obj = dict[str, Any]
 
+LONGEST = 2**31 - 1  # seconds of a time limit
+
 # A task's name is also its folder's name.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
@@ -30,8 +32,8 @@ def stamp(seconds: float) -> str | None:
 
 
 def dump(value: object) -> bytes:
-    """Compact JSON and a newline."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    """Compact JSON and a newline. Half a surrogate pair (a file name in an error) becomes a question mark."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + b"\n"
 
 
 def error(status: str, message: str) -> bytes:
@@ -61,9 +63,15 @@ def read_one(body: bytes) -> Obj:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        value = json.loads(body)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair could not be answered or stored
+    except UnicodeEncodeError as failed:
+        raise BadRequest("invalid request body: a text holds half a surrogate pair") from failed
+    except RecursionError as failed:
+        raise BadRequest("invalid request body: nested too deeply") from failed
     except ValueError as failed:
         raise BadRequest(f"invalid request body: {failed}") from failed
+    return value
 
 
 def read_task(raw: Mapping[str, Any]) -> Obj:
@@ -90,12 +98,18 @@ def _process(raw: Mapping[str, Any], name: str) -> Obj:
         raise BadRequest(f"invalid request body: {name}: workingDir must be text")
     if folder:
         process["workingDir"] = folder
-    timeout = raw.get("timeoutSeconds")
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int)):
-        raise BadRequest(f"invalid request body: {name}: timeoutSeconds must be a whole number")
-    if timeout:
+    if timeout := _timeout(raw.get("timeoutSeconds"), name):
         process["timeoutSeconds"] = timeout
     return process
+
+
+def _timeout(value: object, name: str) -> int:
+    """Seconds; 0, as Go clients write an absent number, is no limit."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST:
+        raise BadRequest(f"invalid request body: {name}: timeoutSeconds must be a whole number from 1 to {LONGEST}")
+    return value
 
 
 def _texts(value: object, what: str) -> list[str]:

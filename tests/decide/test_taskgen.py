@@ -91,6 +91,8 @@ def test_the_time_limit_of_a_patch_counts() -> None:
         (TEMPLATE, {"spec": {"process": {"env": [{"value": "no name"}]}}}),
         (TEMPLATE, {"spec": {"process": {"command": [{"a": 1}]}}}),
         (TEMPLATE, {"spec": {"timeoutSeconds": "soon"}}),
+        (TEMPLATE, {"spec": {"timeoutSeconds": -1}}),
+        (TEMPLATE, {"spec": {"timeoutSeconds": 2**31}}),
     ],
     ids=str,
 )

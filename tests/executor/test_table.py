@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,31 @@ def test_sigterm_then_sigkill_after_ten_seconds(table: Table, clock: Clock) -> N
     clock.now += 0.2
     table.tick()
     assert state(table) == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"started": 1e300},
+        {"started": float("nan")},
+        {"pid": 1.5},
+        {"exit_code": "0"},
+        {"process": {"command": ["a"], "timeoutSeconds": 10**400}},
+        {"process": {"command": 7}},
+        {"name": "other"},
+    ],
+    ids=str,
+)
+def test_a_stored_task_that_is_unusable_is_told_and_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+) -> None:
+    folder = Folder(tmp_path)
+    folder.save(Task(name="good", process={"command": ["serve"]}))
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "task.json").write_text(json.dumps({"name": "bad", "process": {"command": ["a"]}} | changes))
+    table = Table(folder, Fakes())
+    assert list(state(table)) == ["good"]
+    assert "bad is unusable" in capsys.readouterr().err
 
 
 def test_an_unkillable_task_stays_listed(table: Table, clock: Clock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 
 import pytest
 
@@ -90,6 +91,14 @@ def test_a_start_that_fails_is_a_500_and_leaves_no_task(executor: Running) -> No
         ("POST", "/setTasks", b'[{"name":"a","process":{"command":"a"}}]', 400),
         ("POST", "/setTasks", b'[{"name":"a","process":{"command":[]}}]', 500),
         ("POST", "/setTasks", b'[{"name":"a","podTemplateSpec":{}}]', 500),
+        ("POST", "/setTasks", b'[{"name":"a","process":{"command":["a"],"timeoutSeconds":-1}}]', 400),
+        ("POST", "/setTasks", b'[{"name":"a","process":{"command":["a"],"timeoutSeconds":2147483648}}]', 400),
+        ("POST", "/setTasks", b'[{"name":"a","process":{"command":["a"],"timeoutSeconds":1' + b"0" * 400 + b"}}]", 400),
+        ("POST", "/setTasks", b'[{"name":"a","process":{"command":["a"],"args":["\\udc80"]}}]', 400),
+        ("POST", "/setTasks", b'[{"name":"a","process":{"command":["a"],"env":[{"name":"\\udc80","value":1}]}}]', 400),
+        ("POST", "/setTasks", b'[{"name":"a","process":{"command":["\\u0000"]}}]', 500),
+        ("POST", "/setTasks", b"[" * 200_000, 400),
+        ("POST", "/setTasks", b"[" * 600 + b"]" * 600, 400),
         ("POST", "/setTasks", b"null", 200),
         ("POST", "/setTasks", b'[{"process":{"command":["a"]}}]', 200),
         ("POST", "/tasks", b"{}", 400),
@@ -103,6 +112,23 @@ def test_a_start_that_fails_is_a_500_and_leaves_no_task(executor: Running) -> No
 def test_status_codes(executor: Running, method: str, path: str, body: bytes | None, status: int) -> None:
     got, text = executor.call(method, path, body)
     assert got == status, text
+    assert executor.get() == []
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("Content-Length: \xb2", 400),
+        ("Content-Length: -1", 400),
+        ("Content-Length: " + "9" * 5000, 413),
+        ("Transfer-Encoding: chunked", 400),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_length_that_cannot_be_used_is_refused(executor: Running, head: str, status: int) -> None:
+    with socket.create_connection(("127.0.0.1", executor.port), timeout=5) as client:
+        client.sendall(f"POST /setTasks HTTP/1.1\r\n{head}\r\n\r\nxyz\r\n".encode("latin-1"))
+        assert client.recv(100).startswith(f"HTTP/1.1 {status} ".encode())
     assert executor.get() == []
 
 
