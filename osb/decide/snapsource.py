@@ -65,7 +65,10 @@ def source(view: SnapshotView, *, internal: bool) -> Source:
     name = (view.obj.get("spec") or {}).get("sandboxName") or ""
     box = view.box
     if not view.options.registry:
-        text = "snapshot-registry not configured in controller manager"
+        text = (
+            "snapshot-registry not configured in controller manager; set --snapshot-registry "
+            "(OSB_SNAPSHOT_REGISTRY), in the chart controller.snapshot.registry"
+        )
         raise Unsaveable(names.REASON_REGISTRY_NOT_CONFIGURED, text)
     if box is None:
         raise Unsaveable(names.REASON_LOOKUP_FAILED, f"failed to get BatchSandbox {name}: not found")

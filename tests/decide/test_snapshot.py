@@ -27,7 +27,10 @@ from tests.doubles.snapviews import (
 )
 
 NO_POD = "source pod not found: no running pod found for BatchSandbox box"
-NO_REGISTRY = "snapshot-registry not configured in controller manager"
+NO_REGISTRY = (
+    "snapshot-registry not configured in controller manager; set --snapshot-registry "
+    "(OSB_SNAPSHOT_REGISTRY), in the chart controller.snapshot.registry"
+)
 
 
 def failed(plan: Plan) -> tuple[str, str]:

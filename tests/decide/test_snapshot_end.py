@@ -27,7 +27,6 @@ from tests.doubles.snapviews import (
 )
 
 NO_POD = "source pod not found: no running pod found for BatchSandbox box"
-NO_REGISTRY = "snapshot-registry not configured in controller manager"
 
 
 def failed(plan: Plan) -> tuple[str, str]:
