@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from osb.api import batchsandbox, claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.record import derived
@@ -79,6 +81,8 @@ def _pool_slots(p: Pass, spec: BoxSpec) -> tuple[dict[int, PodFact], tuple[str, 
             slots[slot] = pod
         elif entry is not None and entry.state == CONF:
             disputed.append(pod.name)
+            if _claimed_first(p, spec, pod.name):
+                slots[slot] = pod
         else:
             foreign.append(pod.name)
     if disputed:
@@ -88,6 +92,14 @@ def _pool_slots(p: Pass, spec: BoxSpec) -> tuple[dict[int, PodFact], tuple[str, 
         text = f"its record names {', '.join(foreign[:5])}, which the pool has not given to it; such names are ignored"
         return slots, (names.REASON_RECORD_FORGED, text)
     return slots, None
+
+
+def _claimed_first(p: Pass, spec: BoxSpec, pod: str) -> bool:
+    """Of two claimants the older one keeps the address while the conflict lasts (spec/pool.md 16)."""
+    members = p.store.mirror.index("batchsandbox", "holder", f"{spec.namespace}/{pod}")
+    found = p.store.mirror.read("batchsandbox", members).entries.values()
+    others = (batchsandbox.parse(orjson.loads(entry.doc)) for entry in found if entry is not None)
+    return all((spec.created, spec.uid) <= (other.created, other.uid) for other in others)
 
 
 def _attributed(p: Pass, spec: BoxSpec, pool: str) -> dict[int, PodFact]:

@@ -22,7 +22,7 @@ from osb.reconcile import gather, poolpass, rebuild, serve
 from osb.reconcile.contract import After, Done, Outcome, Part
 from osb.reconcile.poolload import Load, load, newcomers
 from osb.reconcile.world import Pass
-from osb.store.ledger_types import RESV, Proof
+from osb.store.ledger_types import CONF, RESV, Proof
 
 log = get_logger("reconcile")
 
@@ -37,12 +37,17 @@ def reconcile(p: Pass) -> Outcome:
     now = load(p)
     if now.pool is None or now.pool.deleting is not None:
         return _gone(p)
-    if not now.ready:
+    survivors = rebuild.conflicts_over(p, now.pool.uid) if p.deep and now.ready and now.counts.get(CONF) else []
+    if not now.ready or survivors:
         fresh = gather.live(p, "pool", p.key.namespace, p.key.name)
         if fresh is None or fresh["metadata"].get("deletionTimestamp"):
             return _gone(p)
         rebuild.rebuild(p, pools.parse(fresh))
         p.deep = True
+        p.store.queue.add(
+            Add(key=Key(BATCHSANDBOX, box.namespace, box.name), reason="nobody else claims its pod any more")
+            for box in survivors
+        )
         now = load(p)
         if not now.ready or now.pool is None:
             raise LedgerNotReady(f"the ledger of pool {p.key.member} was lost again while it was rebuilt")

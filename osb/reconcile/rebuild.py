@@ -79,6 +79,25 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     return True
 
 
+def conflicts_over(p: Pass, pool_uid: str) -> list[BoxSpec]:
+    """Sandboxes that are now the only claimants of a pod that two records claimed: a rebuild gives it to them."""
+    ledger = p.store.ledger(p.key.namespace, p.key.name)
+    entries = ledger.holders(list(ledger.todo()))
+    disputed = {name: entry.pod_uid for name, entry in entries.items() if entry.state == CONF}
+    if not disputed:
+        return []
+    claimants: dict[str, list[BoxSpec]] = {}
+    for box in (one.spec for one in gather.boxes_of_pool(p, p.key.name)[0]):
+        if box.record_error is not None:
+            return []  # it may claim any of them
+        if box.record is None or (box.record.pool_uid and box.record.pool_uid != pool_uid):
+            continue
+        for name, uid in claims.claims(box).values():
+            if name in disputed and (not uid or disputed[name].startswith(uid)):
+                claimants.setdefault(name, []).append(box)
+    return [boxes[0] for boxes in claimants.values() if len(boxes) == 1]
+
+
 def _touched(p: Pass, boxes: Sequence[BoxSpec], pool: PoolSpec, epoch: str) -> list[BoxSpec]:
     """Every sandbox that wants pods gets one small patch; its answer is its record from here on."""
     body = {"metadata": {"annotations": {names.ALLOC_EPOCH: epoch}}}
