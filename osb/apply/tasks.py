@@ -131,7 +131,7 @@ class ExecutorClient:
         except BadAnswer as bad:
             return Answer(ok=False, error=f"{method} {path} at {ip}: {bad}")
         if status != 200:
-            return Answer(ok=False, error=f"{method} {path} at {ip}: status={status} {_excerpt(text)}")
+            return Answer(ok=False, error=f"{method} {path} at {ip}: status={status} {_reason(text)}")
         return read_answer(text, where=f"{method} {path} at {ip}")
 
 
@@ -152,6 +152,15 @@ def read_answer(text: bytes, *, where: str) -> Answer:
             return Answer(ok=False, error=f"{where}: an element is not a task: {_excerpt(text)}")
         tasks.append(task)
     return Answer(ok=True, tasks=tuple(tasks))
+
+
+def _reason(text: bytes) -> str:
+    """The message of an error body, else its beginning."""
+    try:
+        message = orjson.loads(text)["message"]
+    except (ValueError, TypeError, LookupError):
+        return _excerpt(text)
+    return message[:400].strip() if isinstance(message, str) else _excerpt(text)
 
 
 def _excerpt(text: bytes) -> str:

@@ -146,12 +146,11 @@ class Work:
             node = self._heard(node, answer)
             if answer.ok:
                 self._seen(node, answer)
-        if len(self._silent):
-            first = self._silent[0]
-            self.event(
-                "Warning", names.EVENT_EXECUTOR_UNREACHABLE,
-                f"{len(self._silent)} executor(s) do not answer properly, first {first.pod}: {first.error}",
-            )  # fmt: skip
+        for spoke, what in ((False, "do not answer"), (True, "answer with errors")):
+            some = [n for n in self._silent if (n.heard == self.view.now) is spoke]
+            if some:
+                text = f"{len(some)} executor(s) {what}, first {some[0].pod}: {some[0].error}"
+                self.event("Warning", names.EVENT_EXECUTOR_UNREACHABLE, text)
 
     def _heard(self, node: Node, answer: Answer) -> Node:
         now = self.view.now
@@ -315,10 +314,9 @@ class Work:
             node, asked=self.view.now, fails=node.fails + 1, pod=pod.name, error=f"recovering: {answer.error}"
         )
         if changed.fails == UNREACHABLE_AFTER:
-            self.event(
-                "Warning", names.EVENT_EXECUTOR_UNREACHABLE,
-                f"Task {node.index} waits: the executor in {pod.name} does not answer: {answer.error}",
-            )  # fmt: skip
+            what = "answers with an error" if answer.heard else "does not answer"
+            text = f"Task {node.index} waits: the executor in {pod.name} {what}: {answer.error}"
+            self.event("Warning", names.EVENT_EXECUTOR_UNREACHABLE, text)
 
     def _bind(self, node: Node, pod: TaskPod) -> None:
         resource = COMPLETED if node.final else ASSIGNED

@@ -72,6 +72,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, kw_only=True, omit_defa
     tried: float = 0.0  # last start call, answered or not: a late one may still land
     refusals: int = 0  # start calls in a row that the executor refused
     digest: str = ""  # of the task as it was last sent
+    told: str = ""  # digest of the refusal that an event told
 
     @property
     def final(self) -> bool:

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from osb.api import names
 from osb.api.batchsandbox import BoxSpec
 from osb.decide import taskresults
+from osb.decide.plan import EmitEvent, event
 from osb.decide.taskmoves import Work
 from osb.decide.tasknode import (
     ASSIGNED,
@@ -54,6 +55,8 @@ POLL = 3.0
 POLL_STOPPING = 1.0
 POLL_SETTLED = 30.0
 LONGEST_BACKOFF = 60.0
+TOLD_REFUSALS = 5  # events of one pass
+REFUSAL_LIMIT = 400  # characters of an executor in an event
 
 
 def step(view: DriveView) -> Step:
@@ -238,9 +241,10 @@ def _started(box: str, node: Node, *, answer: Answer, now: float) -> Node:
     if not answer.ok:
         refusals = node.refusals + 1
         wait = min(POLL * 2 ** min(refusals, 6), LONGEST_BACKOFF) if answer.heard else 0.0
-        return replace(node, tried=now, refusals=refusals, hold_until=now + wait, error=answer.error)
+        told = hashlib.sha256(answer.error.encode(errors="replace")).hexdigest()[:12] if answer.heard else node.told
+        return replace(node, tried=now, refusals=refusals, hold_until=now + wait, error=answer.error, told=told)
     seen = answer.find(task_name(box, node.index))
-    node = replace(node, tried=now, sent=now, refusals=0, error="", started=True)
+    node = replace(node, tried=now, sent=now, refusals=0, error="", told="", started=True)
     if seen is None or node.final:
         return node
     if seen.state in FINAL:
@@ -249,6 +253,18 @@ def _started(box: str, node: Node, *, answer: Answer, now: float) -> Node:
             finished_at=seen.finished_at,
         )  # fmt: skip
     return replace(node, state=seen.state)
+
+
+def refused(before: Mapping[int, Node], after: Mapping[int, Node]) -> tuple[EmitEvent, ...]:
+    """What `settle` learnt about refusals: each is told once, and again when the executor's words change."""
+    new = [n for i, n in sorted(after.items()) if n.told and (i not in before or before[i].told != n.told)]
+    found = []
+    for at, node in enumerate(new[:TOLD_REFUSALS]):
+        more = len(new) - TOLD_REFUSALS if at == TOLD_REFUSALS - 1 else 0
+        text = f"The executor in {node.pod} does not take task {node.index}: {node.error[:REFUSAL_LIMIT]}"
+        text += f" (and {more} more tasks are refused)" if more > 0 else ""
+        found.append(event("batchsandbox", "Warning", names.EVENT_TASK_REFUSED, text))
+    return tuple(found)
 
 
 # -- for the status of the sandbox -----------------------------------------------------------------------

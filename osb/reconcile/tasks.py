@@ -219,6 +219,8 @@ class _Pass:
         now = self.hand.now().timestamp()
         after = tasks.settle(self.box.name, step.nodes, calls=calls, answers=answers, now=now)
         self._store(step.nodes, after)
+        for told in tasks.refused(step.nodes, after):
+            self._event(told.type, told.reason, told.message)
         return after
 
     def _delete(self, step: Step) -> None:

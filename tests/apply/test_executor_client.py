@@ -141,6 +141,8 @@ def test_set_sends_the_complete_desired_set_and_clear_an_empty_list(
     ("reply", "words"),
     [
         (body(b"{}", "HTTP/1.1 500 Internal Server Error\r\n"), "status=500 {}"),
+        (body(b'{"code":"x","message":"no folder"}', "HTTP/1.1 500 Internal Server Error\r\n"), "status=500 no folder"),
+        (body(b'{"message":7}', "HTTP/1.1 500 Internal Server Error\r\n"), 'status=500 {"message":7}'),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "status=302"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "not HTTP"),
         (b"HTTP/1.1 2x0 OK\r\n\r\n", "not HTTP"),

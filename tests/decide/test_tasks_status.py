@@ -16,6 +16,7 @@ from osb.decide.tasknode import (
     RUNNING,
     SUCCEED,
     UNKNOWN,
+    Answer,
     Node,
     TaskCounters,
     observed,
@@ -23,6 +24,7 @@ from osb.decide.tasknode import (
 from tests.doubles.taskviews import (
     BROKEN,
     NOW,
+    SILENCE,
     TEMPLATE,
     ended,
     node,
@@ -42,6 +44,47 @@ def test_a_refused_start_is_tried_again_more_slowly() -> None:
         waits.append(nodes[0].hold_until - NOW)
     assert waits == [6, 12, 24, 48, 60, 60]
     assert tasks.step(view(nodes=list(nodes.values()), answers={"u0": says()})).calls == ()
+
+
+def test_a_refusal_is_told_once_and_again_when_the_words_change() -> None:
+    step = tasks.step(view(answers={"u0": says()}))
+    nodes: dict[int, Node] = dict(step.nodes)
+    told = []
+    for words in ("no such folder", "no such folder", "busy"):
+        answer = Answer(ok=False, error=f"status=500 {words}")
+        after = tasks.settle("b", nodes, calls=step.calls, answers={0: answer}, now=NOW)
+        told.append([(e.type, e.reason, e.message) for e in tasks.refused(nodes, after)])
+        nodes = after
+    start = "The executor in p0 does not take task 0: status=500"
+    assert told == [
+        [("Warning", "TaskRefused", f"{start} no such folder")],
+        [],
+        [("Warning", "TaskRefused", f"{start} busy")],
+    ]
+
+
+def test_silence_is_no_refusal() -> None:
+    step = tasks.step(view(answers={"u0": says()}))
+    after = tasks.settle("b", step.nodes, calls=step.calls, answers={0: SILENCE}, now=NOW)
+    assert tasks.refused(step.nodes, after) == ()
+
+
+def test_a_thousand_refusals_are_few_events_of_bounded_length() -> None:
+    before = {i: node(i, told="") for i in range(1000)}
+    after = {i: node(i, told="x", error="w" * 5000) for i in range(1000)}
+    told = tasks.refused(before, after)
+    assert len(told) == 5
+    assert told[-1].message.endswith("(and 995 more tasks are refused)")
+    assert max(len(e.message) for e in told) < 600
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize(("answer", "words"), [(BROKEN, "answer"), (SILENCE, "not answer")])
+def test_an_executor_that_answered_is_never_said_not_to_answer(answer: Answer, words: str, bound: bool) -> None:
+    known = node(fails=2) if bound else Node(index=0, fails=2)
+    (event,) = tasks.step(view(nodes=[known], answers={"u0": answer})).events
+    assert words in event.message
+    assert ("not answer" in event.message) is (answer is SILENCE)
 
 
 def test_a_start_that_ended_at_once_is_a_result() -> None:

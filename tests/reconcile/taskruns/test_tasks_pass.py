@@ -219,3 +219,12 @@ def test_a_pod_that_the_mirror_has_not_seen_is_found_live(make: Make) -> None:
     world.run()
     assert world.nodes()[0].bound
     assert "1 running" in world.run().summary
+
+
+def test_an_executor_that_refuses_the_task_is_told_in_its_own_words_once(make: Make) -> None:
+    world = make()
+    world.bench.before = lambda: world.bench.broken.add(world.ip(0))
+    for _ in range(2):
+        world.bench.broken.clear()
+        world.run(turn=120)
+    assert world.told.events == [("TaskRefused", "The executor in p0 does not take task 0: status=500")]
