@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from osb.cli import output as out
+from osb.cli import tasklook
 from osb.cli.context import Kubeconfig, Namespace, Output, Reach, RedisUrl, key_of, reach
 from osb.cli.look import Look, as_data, held_pods, look, status_changes, words
 from osb.decide.order import effective_priority, waiter
@@ -53,6 +54,7 @@ def _data(reach: Reach, found: Look) -> dict[str, Any]:
         "queue": _as_dict(reach.store.queue.peek(found.key)),
         "journal": _journal(reach, found),
         "pods": held_pods(p, found.raw) if found.key.kind == "batchsandbox" else None,
+        "tasks": tasklook.data(reach, found) if found.key.kind == "batchsandbox" else None,
     }  # fmt: skip
 
 
@@ -125,6 +127,7 @@ def _box_head(reach: Reach, found: Look, status: dict[str, Any]) -> None:
         ("pause", found.pause),
         ("note", found.note),
     ])  # fmt: skip
+    out.section("tasks", tasklook.lines(reach, found))
 
 
 def _common(reach: Reach, found: Look) -> None:

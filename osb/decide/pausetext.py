@@ -54,8 +54,11 @@ def _resuming(view: BatchView) -> str:
 
 def _left(view: BatchView, limit: float) -> str:
     since = stored(view.spec.status, now=view.now).since(names.PROGRESSING) or view.now
-    left = (since + timedelta(seconds=limit) - view.now).total_seconds()
-    return f"given up in {left / 60:.0f} min" if left >= 60 else f"given up in {max(left, 0):.0f} s"
+    return f"given up in {_span((since + timedelta(seconds=limit) - view.now).total_seconds())}"
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{max(seconds, 0):.0f} s"
 
 
 def _next(view: BatchView, *, wanted: bool) -> str:
@@ -68,9 +71,36 @@ def _at_rest(view: BatchView) -> str:
     answer = step(situation(view))
     if answer is Step.WAIT:
         return "a pause is asked for and waits for a running pod"
+    if _lost(view):
+        return (
+            f"the pause's snapshot {snapshot_name(view.spec.name)} was deleted, so that a resume has nothing to start "
+            "from: restore it (owned by this sandbox, with its status) and ask again, or make a sandbox whose "
+            "template has the saved image"
+        )
+    if answer in (Step.PAUSE, Step.RESUME):
+        return f"a {answer.value} is asked for and begins with the next pass"
+    left = resuming.failed_deadline(view)
+    if left is not None:
+        return (
+            f"the last resume failed; unless its pod gets ready it is Paused again in {_span(left)}; "
+            "a retry is possible at once (pause: null, then false)"
+        )
+    return _refused(view, answer)
+
+
+def _refused(view: BatchView, answer: Step) -> str:
+    """A wish that came to nothing, and what makes it come true."""
+    several = answer is Step.IDLE and view.spec.pause and view.spec.replicas != 1
+    if answer is Step.REFUSE or several:
+        return "only a sandbox of one replica can be paused: set replicas to 1, and the pause that is asked for begins"
     if answer is Step.IDLE:
         what = "pause" if view.spec.pause else "resume"
         return f"the last {what} failed; asked again (pause: null, then the value) it is tried again"
-    if answer in (Step.PAUSE, Step.RESUME):
-        return f"a {answer.value} is asked for and begins with the next pass"
     return ""
+
+
+def _lost(view: BatchView) -> bool:
+    """Paused, or failed in a resume, with nothing left to resume from."""
+    resting = view.spec.phase == names.PAUSED or resuming.failed_deadline(view) is not None
+    own = view.snapshot is not None and view.snapshot.owner_uid == view.spec.uid
+    return resting and not own and not resuming.applied(view)

@@ -58,3 +58,48 @@ def test_a_failed_pause_says_how_it_is_tried_again() -> None:
     seen = {"conditions": [failed], "pauseObservedGeneration": view.spec.generation}
     spec = replace(view.spec, pause=True, status={**view.spec.status, **seen})
     assert standing(replace(view, spec=spec)).startswith("the last pause failed; asked again")
+
+
+def test_a_pause_of_several_says_what_to_change_before_and_after_it_was_refused() -> None:
+    world = running()
+    world.edit(pause=True, replicas=2)
+    before = standing(world.view())
+    world.run(2)
+    assert world.reason("PauseFailed") == "UnsupportedReplicas"
+    assert before == standing(world.view())
+    assert "set replicas to 1" in before and "asked again" not in before
+    # And it is true
+    world.edit(replicas=1)
+    world.run()
+    assert world.phase == "Pausing"
+
+
+def test_a_resume_without_its_snapshot_says_what_can_be_done() -> None:
+    world = pause(running())
+    assert standing(world.view()) == ""
+    world.snapshot = None
+    early = standing(world.view())
+    world.edit(pause=False)
+    world.run(3)
+    assert world.reason("ResumeFailed") == "SnapshotNotFound"
+    assert early == standing(world.view())
+    assert early.startswith("the pause's snapshot box-pause was deleted") and "restore it" in early
+
+
+def test_a_failed_resume_says_when_it_is_paused_again_and_that_a_retry_is_possible() -> None:
+    world = pause(running())
+    world.edit(pause=False)
+    world.run(3)
+    image = world.bodies["box-0"]["spec"]["containers"][0]["image"]
+    world.ready(phase="Pending", ready=False, waiting=(("main", "CrashLoopBackOff"),), main_image=image)
+    world.run()
+    assert world.phase == "Failed"
+    told = standing(world.view())
+    assert "it is Paused again in 10 min; a retry is possible at once" in told
+    # And it is true
+    world.edit(pause=None)
+    world.run()
+    world.edit(pause=False)
+    assert standing(world.view()) == "a resume is asked for and begins with the next pass"
+    world.run()
+    assert world.phase == "Resuming"
