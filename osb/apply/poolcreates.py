@@ -82,18 +82,20 @@ def _not_born(work: PoolWork, results: Sequence[tuple[str, Created | ApiError | 
     """Names whose POST was definitely refused, or never sent, leave the ledger; unclear ones stay `new`."""
     drop: list[Move] = []
     failed: list[ApiError] = []
+    named: dict[ApiError, str] = {}
     for name, result in results:
         if isinstance(result, ApiError):
             work.failed(result)
             failed.append(result)
+            named[result] = name
         if _certainly_not(result):
             drop.append(Move(what="gone", pod=name, pod_uid="", from_state="new"))
     work.move(drop)
     refused = [error for error in failed if error.definite]
     if refused:
-        _pause(work, refused[0], told=True)
+        _pause(work, refused[0], named[refused[0]], told=True)
     elif failed and not any(isinstance(result, Created) for _, result in results):
-        _pause(work, failed[0], told=work.view.memory.create_failures > 0)
+        _pause(work, failed[0], named[failed[0]], told=work.view.memory.create_failures > 0)
 
 
 def _certainly_not(result: Created | ApiError | None) -> bool:
@@ -103,12 +105,16 @@ def _certainly_not(result: Created | ApiError | None) -> bool:
     return result is None or result.pod is None
 
 
-def _pause(work: PoolWork, error: ApiError, *, told: bool) -> None:
-    """One more failure in a row. A single unclear answer is repeated and not told: it is most often a lost reply."""
+def _pause(work: PoolWork, error: ApiError, name: str, *, told: bool) -> None:
+    """One more failure in a row. A single unclear answer is repeated and not told: it is most often a lost reply.
+
+    The drawn name is left out: the same refusal must read the same, or status and Events would change at every try.
+    """
+    words = str(error).replace(name, f"{work.view.pool.name}-*")
     work.done.memory.update(
         create_failures=work.view.memory.create_failures + 1,
         create_failed_ms=int(work.view.now.timestamp() * 1000),
-        create_error=str(error)[:500] if told else "",
+        create_error=words[:500] if told else "",
     )
     if told:
-        work.tell("Warning", names.EVENT_FAILED_CREATE, f"Failed to create pool pod: {error}")
+        work.tell("Warning", names.EVENT_FAILED_CREATE, f"Failed to create pool pod: {words}")

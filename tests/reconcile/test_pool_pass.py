@@ -385,3 +385,21 @@ def test_a_failing_recycling_is_told_once_and_forgotten_when_it_works(passes: Pa
     passes.pool_pass(times=3)
     assert passes.condition("pool", "warm", names.RECYCLE_FAILING) is None
     assert not passes.there("batchsandbox", "b")
+
+
+def test_a_refusal_that_repeats_reads_the_same_and_writes_the_status_once(
+    passes: Passes, simulated: SimCluster
+) -> None:
+    # Given a server that refuses every pod, whatever its drawn name
+    simulated.add_fault(methods=["POST"], path=f"/namespaces/{passes.ns}/pods", status=422, reason="Invalid")
+    passes.pool("warm", 1, 1, 0, 3)
+    passes.pool_pass()
+    passes.pool_pass(turn=400.0)
+    version = passes.get("pool", "warm")["metadata"]["resourceVersion"]
+    # When it is tried again
+    passes.pool_pass(turn=400.0)
+    # Then nothing new is said
+    assert passes.get("pool", "warm")["metadata"]["resourceVersion"] == version
+    condition = passes.condition("pool", "warm", names.CREATE_FAILING)
+    assert condition is not None
+    assert "warm-*" in condition["message"]
