@@ -1,8 +1,10 @@
 """Real processes: start in a session of its own, recognise after a restart, signal all of it, see what is
 left.
 
-A small shell wrapper leads the session: it outlives SIGTERM, waits for the command to really end, and writes
-the exit code. A process is recognised by pid and start time, so that a reused pid is never signalled.
+A process of a task is one of its session, or one that left it (`setsid`) and still carries the task's mark in
+its environment. A small shell wrapper leads the session: it outlives SIGTERM, waits for the command to really
+end, and writes the exit code. A process is recognised by pid and start time, so that a reused pid is never
+signalled.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +21,7 @@ from typing import Protocol
 from osb.executor.task import Folder, Task
 from osb.executor.wire import command_of
 
+TASK_ID = "OSB_TASK_ID"  # another one at each start
 SECRET = "OSB_EXECUTOR_TOKEN"  # never passed on to a task
 
 # $0 is the exit file. With a trap set (not ignored) the command keeps the default action for SIGTERM, while
@@ -65,6 +69,7 @@ class Processes:
         command = [*self.prefix(task), *command_of(task.process)]
         if not task.process.get("command"):
             raise StartError("process.command is empty")
+        task.mark = uuid.uuid4().hex
         where = folder.of(task.name)
         where.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -127,6 +132,8 @@ class Processes:
 def merged(base: Mapping[str, str], task: Task) -> dict[str, str]:
     env = {name: value for name, value in base.items() if name != SECRET}
     env.update((item["name"], item["value"]) for item in task.process.get("env", ()))
+    if task.mark:
+        env[TASK_ID] = task.mark
     return env
 
 
@@ -161,20 +168,29 @@ def _is(pid: int, ticks: int) -> bool:
 
 
 def _session(task: Task) -> Iterator[int]:
-    """Living processes of the task's session. When the leader's pid was reused, none are ours."""
+    """Living processes of the task's session, and those with its mark. When the leader's pid was reused, the
+    session is not ours.
+    """
     if not task.pid:
         return
     leader = _stat(task.pid)
-    if leader is not None and int(leader[19]) != task.ticks:
-        return
+    reused = leader is not None and int(leader[19]) != task.ticks
     for name in os.listdir("/proc"):
-        if not name.isdigit():
+        if not name.isdigit() or int(name) == os.getpid():
             continue
         stat = _stat(int(name))
-        if stat is None or stat[0] in "ZX":
+        if stat is None or stat[0] in "ZX" or int(stat[19]) < task.ticks:
             continue
-        if int(stat[3]) == task.pid and int(stat[19]) >= task.ticks:
+        if (int(stat[3]) == task.pid and not reused) or _marked(int(name), task.mark):
             yield int(name)
+
+
+def _marked(pid: int, mark: str) -> bool:
+    """It was started with this mark in its environment. One that we may not read is none of ours."""
+    try:
+        return bool(mark) and f"{TASK_ID}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 TERM = signal.SIGTERM

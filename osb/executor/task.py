@@ -45,6 +45,7 @@ class Task:
     timed_out: float = 0.0
     failure: str = ""
     signalled: float = 0.0
+    mark: str = ""  # stands in the environment of all its processes, detached ones included
 
     @property
     def timeout(self) -> int:
@@ -155,7 +156,7 @@ def _read(path: Path) -> Task | None:
         return None
     whole = (task.pid, task.ticks, task.exit_code or 0)
     times = (task.started, task.finished, task.deleting, task.timed_out, task.signalled)
-    sound = task.name == path.parent.name and isinstance(task.failure, str)
+    sound = task.name == path.parent.name and isinstance(task.failure, str) and isinstance(task.mark, str)
     sound = sound and all(isinstance(number, int) for number in whole)
     return task if sound and all(isinstance(t, int | float) and 0 <= t <= LATEST for t in times) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 
@@ -62,6 +63,35 @@ def test_a_background_process_outlives_its_finished_task_and_is_stopped_with_it(
     executor.set()
     executor.until(lambda found: not found)
     assert not alive(program)
+
+
+def test_a_process_that_left_the_session_is_stopped_with_its_task(executor: Running, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    detach = f"setsid sh -c 'trap \"\" TERM; echo $$ > {mark}; while true; do sleep 0.2; done' &"
+    executor.set(shell("s-0", detach))
+    executor.until(ended)
+    program = pid_in(mark)
+    assert os.getsid(program) == program
+    executor.stop(kill=True)
+    executor.start()
+    assert alive(program)
+    executor.set()
+    executor.until(lambda found: not found)
+    assert not alive(program)
+
+
+def test_a_detached_process_of_another_task_is_left_alone(executor: Running, tmp_path: Path) -> None:
+    """Nor is one that was given a mark which is not this task's."""
+    env = {**os.environ, "OSB_TASK_ID": "another"}
+    other = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
+    try:
+        executor.set(shell("s-0", "sleep 60", env=[{"name": "OSB_TASK_ID", "value": "another"}]))
+        executor.set()
+        executor.until(lambda found: not found)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_a_time_limit_stays_the_reason_after_the_process_ended(executor: Running, tmp_path: Path) -> None:
