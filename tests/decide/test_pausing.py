@@ -202,6 +202,7 @@ def test_a_failed_snapshot_lets_the_sandbox_run_on_and_can_be_retried() -> None:
     world.saved(phase=names.FAILED, message="registry says no")
     world.run()
     assert (world.phase, world.reason("PauseFailed")) == ("Succeed", "SnapshotFailed")
+    assert next(c["message"] for c in world.status["conditions"] if c["type"] == "PauseFailed") == "registry says no"
     world.run(3)
     assert world.phase == "Succeed", "the same generation is not tried again"
     # The server's retry: null, then true, of which only the second may be seen
