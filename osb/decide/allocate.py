@@ -8,7 +8,7 @@ sandbox's record already names (spec/pool.md 7).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -66,7 +66,10 @@ def grants(view: ServeView) -> Dealt:
     everyone = [_waiter(w, label) for w in view.waiting]
     timed_out = tuple(w.uid for w in everyone if w.slots and w.timed_out(view.now))
     line = waiting_line(everyone, view.now)
-    too_big = {w.uid for w in line if _exceeds(w, boxes[w.uid], view)}
+    others = {w.uid: _others_hold(boxes[w.uid], view) for w in line}
+    too_big = {
+        w.uid for w in line if w.need + boxes[w.uid].holds > view.pool.pool_max - others[w.uid]
+    }  # passed over; they hold nobody back
     closed = not view.ledger_ready or view.pool.hold or view.pool.deleting is not None
     stock = Stock(() if closed else view.available, view.revision)
     served = _deal([w for w in line if w.uid not in too_big], stock, view)
@@ -77,7 +80,7 @@ def grants(view: ServeView) -> Dealt:
         unmet=sum(missing.values()),
         demand=demand,
         reserved=reserved,
-        waiting=_waiting(line, missing, too_big, view=view, left=len(stock)),
+        waiting=_waiting(line, missing, {uid: others[uid] for uid in too_big}, view=view, left=len(stock)),
         timed_out=timed_out,
         reasons=_reasons(line, missing, len(stock)),
     )
@@ -127,11 +130,10 @@ def _waiter(waiting: WaitingBox, label: str) -> Waiter:
     return waiter(waiting.box, waiting.slots, tenant_label=label, waits_since=waiting.waits_since)
 
 
-def _exceeds(one: Waiter, waiting: WaitingBox, view: ServeView) -> bool:
-    """More than poolMax minus what others hold for ever: it is passed over and holds nobody back."""
+def _others_hold(waiting: WaitingBox, view: ServeView) -> int:
+    """Pods that other sandboxes hold for ever: poolMax minus these is all that this one may ever have."""
     own = waiting.holds if waiting.box.expire is None and waiting.box.deleting is None else 0
-    others = max(0, view.held_for_ever - own)
-    return one.need + waiting.holds > view.pool.pool_max - others
+    return max(0, view.held_for_ever - own)
 
 
 def _deal(line: Sequence[Waiter], stock: Stock, view: ServeView) -> dict[str, list[PodFact]]:
@@ -238,12 +240,14 @@ def _grant(one: Waiter, pods: Sequence[PodFact]) -> Grant:
 
 
 def _waiting(
-    line: Sequence[Waiter], missing: Mapping[str, int], too_big: set[str], *, view: ServeView, left: int
+    line: Sequence[Waiter], missing: Mapping[str, int], too_big: Mapping[str, int], *, view: ServeView, left: int
 ) -> dict[str, Waiting]:
+    """`too_big`: by UID, those that the pool can never satisfy, and how many pods others hold for ever."""
     result: dict[str, Waiting] = {}
     short = [w for w in line if missing[w.uid] > 0]
     length = max(view.line - (len(line) - len(short)), len(short))
     exhausted = cannot_grow(view, left)
+    at_max = sum(view.counts.values()) >= view.pool.pool_max
     for position, one in enumerate(short, start=1):
         code = _code(one, too_big, view=view, left=left, exhausted=exhausted)
         result[one.uid] = Waiting(
@@ -251,13 +255,13 @@ def _waiting(
             missing=missing[one.uid],
             position=position,
             line=length,
-            detail=_detail(code, one, view),
-            cannot_grow=code == names.WAIT_CAPACITY,
+            detail=_detail(code, one, view, others=too_big.get(one.uid, 0)),
+            cannot_grow=code == names.WAIT_CAPACITY or (at_max and code == names.WAIT_REQUEST_EXCEEDS_POOL),
         )
     return result
 
 
-def _code(one: Waiter, too_big: set[str], *, view: ServeView, left: int, exhausted: bool) -> str:
+def _code(one: Waiter, too_big: Container[str], *, view: ServeView, left: int, exhausted: bool) -> str:
     """The code that begins the message of Progressing (spec/additions.md 2.2); the first that applies."""
     if view.pool.deleting is not None:
         return names.WAIT_POOL_DELETING
@@ -276,12 +280,16 @@ def _code(one: Waiter, too_big: set[str], *, view: ServeView, left: int, exhaust
     return names.WAIT_NO_READY_POD
 
 
-def _detail(code: str, one: Waiter, view: ServeView) -> str:
+def _detail(code: str, one: Waiter, view: ServeView, *, others: int) -> str:
     """What the code alone does not say; the place in the line is added where the message is written."""
+    most = view.pool.pool_max
+    if code == names.WAIT_REQUEST_EXCEEDS_POOL and one.replicas <= most:
+        held = f"{others} pod{'' if others == 1 else 's'}"
+        return f"others hold {held} without expireTime; poolMax {most} leaves {max(0, most - others)}"
     if code == names.WAIT_REQUEST_EXCEEDS_POOL:
-        return f"{one.replicas} pods are more than poolMax {view.pool.pool_max} can ever provide"
+        return f"{one.replicas} pods are more than poolMax {most} can ever provide"
     if code == names.WAIT_CAPACITY:
-        return f"all {view.pool.pool_max} pods of poolMax are taken"
+        return f"all {most} pods of poolMax are taken"
     if code == names.WAIT_POOL_SPEC_INVALID:
         return "the pool has no usable template"
     if view.pool.hold:

@@ -286,7 +286,7 @@ def _findings(
         unmet=dealt.unmet,
         target=aim.idle,
         target_reason=aim.reason,
-        exhausted=dealt.unmet > 0 and cannot_grow(serve, ready),
+        exhausted=dealt.unmet > 0 and (cannot_grow(serve, ready) or any(w.cannot_grow for w in dealt.waiting.values())),
         blocked=decision.blocked if oldest >= poolstatus.LONG_OPEN or not view.mirror_fresh else "",
         create_failing=memory.create_error if memory.create_failures else "",
         recycle_failing=recycle,

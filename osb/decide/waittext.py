@@ -30,8 +30,8 @@ def waiting_message(waiting: Waiting | None, *, missing: int, of: int, prior: st
         return old
     if waiting.position <= 0 or waiting.code in (names.WAIT_POOL_NOT_FOUND, names.WAIT_NO_POOL_FITS):
         return text
-    position = rounded(waiting.position)
-    return f"{text}; position about {position} of {max(rounded(waiting.line), position)}"
+    line = nearest(max(waiting.line, waiting.position))
+    return f"{text}; position about {min(rounded(waiting.position), line)} of {line}"
 
 
 def rounded(value: int) -> int:
@@ -41,6 +41,12 @@ def rounded(value: int) -> int:
             return step
     unit = int(10 ** (len(str(value)) - 2))
     return -(-value // unit) * unit
+
+
+def nearest(value: int) -> int:
+    """Exact below 100, from there the nearest number of two significant digits."""
+    unit = int(10 ** max(0, len(str(value)) - 2))
+    return (value + unit // 2) // unit * unit
 
 
 def _told(prior: str) -> str:

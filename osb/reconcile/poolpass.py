@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from osb.api import batchsandbox, claims
@@ -24,7 +25,7 @@ from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
 from osb.facts.poolview import NodeFact, PoolView, WaitingBox
 from osb.obs.log import get_logger
-from osb.reconcile import deliver, gather, memory, rebuild, waiters
+from osb.reconcile import deliver, gather, memory, rebuild, serve, waiters
 from osb.reconcile.beside import beside
 from osb.reconcile.contract import After, Done, Outcome
 from osb.reconcile.gather import Box
@@ -130,6 +131,8 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
         done.retry(LATE_AGAIN)
     unshown = _unshown(p, now, boxes)
     memory.remember(p, now.pool.uid, done.memory)
+    if "held_for_ever" in done.memory:
+        _look_anew(p, now, served)
     if left:
         done.retry(0.05)
     status_again = _write_status(p, now, plan.status)
@@ -140,6 +143,15 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     if waits:
         return After(seconds=max(0.05, min(waits)), summary=said, progress=done.writes > 0 or bool(served.settled))
     return Done(summary=said, progress=done.writes > 0 or bool(served.settled))
+
+
+def _look_anew(p: Pass, now: Load, served: Served) -> None:
+    """What others hold for ever is news: the deal knew an older number. Waiters are told by the new one, and a pass
+    follows that serves by it."""
+    anew = serve.look(p, now.stock()).waiting
+    told = {uid: anew.get(uid, waiting) for uid, waiting in served.dealt.waiting.items()}
+    served.dealt = replace(served.dealt, waiting=told)
+    p.store.queue.add([Add(key=p.key, reason="what others hold for ever has changed")])
 
 
 def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box]) -> float | None:

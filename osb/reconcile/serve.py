@@ -153,7 +153,7 @@ def _since(box: Box) -> datetime | None:
 def _known(p: Pass, stock: Stock) -> Memory:
     """What the full pass knows of all sandboxes, needed only for fair share and when pods are scarce."""
     wanted = sum(box.spec.replicas for box in stock.waiters)
-    scarce = wanted > len(stock.available) and len(stock.waiters) > 1
+    scarce = wanted > len(stock.available)  # for one waiter too: it must be told why
     return memory.recall(p, stock.pool) if stock.pool.fairness or scarce else Memory()
 
 

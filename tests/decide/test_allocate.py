@@ -97,6 +97,31 @@ def test_a_waiter_that_pool_max_can_never_satisfy_holds_nobody_back() -> None:
     assert (dealt.unmet, dealt.demand) == (9, 0)
 
 
+@pytest.mark.parametrize(
+    ("change", "detail", "at_max"),
+    [
+        (
+            {"held_for_ever": 4, "counts": {"held": 4, "free": 1}},
+            "others hold 4 pods without expireTime; poolMax 6 leaves 2",
+            False,
+        ),
+        (
+            {"held_for_ever": 5, "counts": {"held": 5, "free": 1}},
+            "others hold 5 pods without expireTime; poolMax 6 leaves 1",
+            True,
+        ),
+        ({"pool": {"pool_max": 2}, "counts": {"held": 1}}, "3 pods are more than poolMax 2 can ever provide", False),
+        ({"pool": {"pool_max": 0}, "counts": {}}, "3 pods are more than poolMax 0 can ever provide", True),
+    ],
+    ids=["held-for-ever", "and-at-max", "too-big", "no-pods-at-all"],
+)
+def test_who_is_passed_over_is_told_what_stands_in_the_way(change: dict[str, Any], detail: str, at_max: bool) -> None:
+    dealt = deal([], [wants("s", 3)], **{"pool": {"pool_max": 6}, **change})
+    told = dealt.waiting["uid-s"]
+    assert (told.code, told.detail) == (names.WAIT_REQUEST_EXCEEDS_POOL, detail)
+    assert told.cannot_grow == at_max
+
+
 def test_what_a_sandbox_itself_holds_does_not_make_its_request_too_big() -> None:
     dealt = deal([pod("a")], [wants("s", 1, holds=9)], pool={"pool_max": 10}, held_for_ever=9)
     assert got(dealt) == {"s": ["a"]}

@@ -173,6 +173,14 @@ def test_a_waiting_sandbox_says_why_and_roughly_where_it_stands() -> None:
     assert written["conditions"][0]["message"] == ("PoolCapacityExhausted; missing 3 of 3; position about 37 of 180")
 
 
+@pytest.mark.parametrize(
+    ("position", "line", "told"), [(3, 3, "3 of 3"), (3, 8, "5 of 8"), (1008, 1010, "1000 of 1000"), (4, 0, "4 of 4")]
+)
+def test_no_place_in_the_line_is_behind_its_end(position: int, line: int, told: str) -> None:
+    written = box_status(view(box(poolRef="warm"), waiting=waits(position=position, line=line)))
+    assert written["conditions"][0]["message"].endswith(f"; position about {told}")
+
+
 def test_a_moved_position_alone_does_not_rewrite_the_message_until_it_is_refreshed() -> None:
     spec = box(poolRef="warm")
     first = box_status(view(spec, waiting=waits(position=180, line=180)))

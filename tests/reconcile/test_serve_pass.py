@@ -166,3 +166,31 @@ def test_a_pool_that_goes_while_it_serves_is_no_crash(passes: Passes) -> None:
 
     outcome = passes.run(POOL, "warm", step=once("status", go, []))
     assert "pool is gone" in outcome.summary
+
+
+def test_who_can_never_be_served_is_told_in_the_same_full_pass(passes: Passes) -> None:
+    # Given a pool of at most four, two of which a sandbox without an end has
+    passes.pool("warm", 0, 1, 0, 4)
+    passes.box("two", replicas=2)
+    passes.pool_pass(times=2)
+    passes.ready()
+    passes.pool_pass(times=2)
+    assert len(passes.record("two")) == 2
+    # When one that wants three comes
+    passes.box("three", replicas=3)
+    passes.pool_pass()
+    # Then it is told why it waits, and still is after the next pass
+    for _ in range(2):
+        told = passes.condition("batchsandbox", "three", names.PROGRESSING)
+        assert told is not None and told["message"].startswith(
+            "RequestExceedsPool: others hold 2 pods without expireTime; poolMax 4 leaves 2; missing 3 of 3"
+        )
+        passes.pool_pass()
+
+
+def test_a_pool_that_may_have_no_pods_is_exhausted(passes: Passes) -> None:
+    passes.pool("warm", 0, 0, 0, 0)
+    passes.box("b")
+    passes.pool_pass()
+    assert passes.condition("batchsandbox", "b", names.POOL_ALLOCATION_PENDING) is not None
+    assert passes.condition("pool", "warm", names.CAPACITY_EXHAUSTED) is not None
