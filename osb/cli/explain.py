@@ -87,7 +87,12 @@ def _pool_head(found: Look, status: dict[str, Any]) -> None:
     if found.dealt is not None and found.dealt.grants:
         out.section("the next pass hands out", (f"{g.box} ← {', '.join(pod for _, pod, _ in g.pods)}"
                                                 for g in found.dealt.grants[:LINE_SHOWN]))  # fmt: skip
-    if found.load.waiters:
+    if not found.load.waiters:
+        return
+    if found.dealt is None:
+        why = "the Pool is being deleted" if found.load.ready else "the ledger is rebuilt by the next pass"
+        out.section("waiting", [f"nobody is served: {why}"])
+    else:
         out.section("waiting, in the order of service", _line(found))
 
 

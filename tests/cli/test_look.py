@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from osb.api.key import Key
+from osb.cli import look
 from osb.cli.context import key_of
+from osb.reconcile.poolload import load
 from osb.store.client import connect
 from tests.cli.conftest import Called, Installation
 
@@ -59,6 +62,15 @@ def test_explain_of_a_pool_shows_its_ledger_and_its_line_in_order(osbctl: Osbctl
     said = osbctl("explain", "pool", "small").out
     assert "ready; held 1" in said
     assert "1. " in said and "2. " in said and "second  misses 1 of 1" in said and "third  misses 1 of 1" in said
+
+
+def test_explain_of_a_pool_whose_ledger_is_lost_says_that_the_next_pass_rebuilds_it(
+    osbctl: Osbctl, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "load", lambda p: replace(load(p), ready=False))
+    said = osbctl("explain", "pool", "small")
+    assert said.code == 0, said.err
+    assert "NOT READY" in said.out and "nobody is served: the ledger is rebuilt by the next pass" in said.out
 
 
 @pytest.mark.parametrize("kind", ["pool", "sandbox", "snapshot"])
