@@ -23,12 +23,15 @@ MAX_DETAIL = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """`pool` "" means that none fits. `full`: pools that would fit if they had room."""
+    """`pool` "" means that none fits. `full`: pools that would fit if they had room. `note`: what is wrong with the
+    profile that was asked for.
+    """
 
     pool: str = ""
     score: float = 0.0
     rejected: Mapping[str, str] = field(default_factory=dict)
     full: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def cannot_grow(self) -> bool:
@@ -110,12 +113,14 @@ def _score(pool: PoolSpec, profile: Profile, pending: int) -> float:
 
 
 def waiting(choice: Choice, box: BoxSpec) -> Waiting:
-    """Why a sandbox that found no pool waits: one clause per pool."""
-    clauses = "; ".join(f"pool {name}: {reason}" for name, reason in sorted(choice.rejected.items()))
+    """Why a sandbox that found no pool waits: one clause per pool, those that only lack room first."""
+    rejected = sorted(choice.rejected.items(), key=lambda item: (item[0] not in choice.full, item[0]))
+    told = [f"pool {name}: {reason}" for name, reason in rejected] or ["the namespace has no pool"]
+    clauses = "; ".join([choice.note, *told] if choice.note else told)
     detail = clauses if len(clauses) <= MAX_DETAIL else clauses[: MAX_DETAIL - 1] + "…"
     return Waiting(
         code=names.WAIT_NO_POOL_FITS,
         missing=box.replicas,
-        detail=detail or "the namespace has no pool",
+        detail=detail,
         cannot_grow=choice.cannot_grow,
     )

@@ -47,6 +47,12 @@ class Table:
         """The profile of that name; an unknown name means the built-in default."""
         return self.profiles.get(name or DEFAULT, BUILT_IN)
 
+    def problem(self, name: str) -> str:
+        """What to tell about a sandbox that asks for this name; "" when it is known."""
+        if not name or name == DEFAULT or name in self.profiles:
+            return ""
+        return f"profile {name[:63]} is not defined; the built-in default is used"
+
 
 def parse_profiles(text: str | None, last: Table) -> Table:
     """The table that a text gives, or the last good one with its mistakes named. None: there is no ConfigMap."""

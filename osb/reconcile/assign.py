@@ -7,7 +7,7 @@ the sandbox's version: a user's edit wins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -44,8 +44,10 @@ def look(p: Pass, raw: Obj) -> decision.Choice | None:
     if not decision.assignable(box, p.now()):
         return None
     found = _pools(p)
-    profile = p.world.profiles.table(p.kube, p.settings).find(box.annotations.get(names.ASSIGN_PROFILE, ""))
-    return decision.choose(box, found, profile=profile, promised={pool.name: _promised(p, pool) for pool in found})
+    table, wanted = p.world.profiles.table(p.kube, p.settings), box.annotations.get(names.ASSIGN_PROFILE, "")
+    promised = {pool.name: _promised(p, pool) for pool in found}
+    choice = decision.choose(box, found, profile=table.find(wanted), promised=promised)
+    return replace(choice, note=table.problem(wanted))
 
 
 def choose(p: Pass, raw: Obj) -> Chosen:
@@ -66,6 +68,8 @@ def choose(p: Pass, raw: Obj) -> Chosen:
     stored = p.kube.patch("batchsandbox", meta["namespace"], meta["name"], body)
     p.forward.put("batchsandbox", [stored], own=p.key, versioned=True)
     p.store.queue.add([Add(key=Key(POOL, meta["namespace"], choice.pool), reason=f"sandbox {meta['name']} assigned")])
+    if choice.note:  # one that found no pool told it with its reasons
+        p.events.emit(stored, "Warning", names.EVENT_FAILED_ASSIGN, choice.note)
     p.events.emit(stored, "Normal", names.EVENT_POOL_ASSIGNED, f"Assigned to pool {choice.pool}")
     return Chosen(assigned=True, summary=f"assigned to pool {choice.pool}")
 

@@ -99,6 +99,12 @@ def test_the_list_of_reasons_is_bounded() -> None:
     assert len(waiting(found, box()).detail) <= 600
 
 
+def test_pools_that_only_lack_room_are_told_first() -> None:
+    found = chosen(pool("a", template("alpine")), pool("z", allocated=10), sandbox=box(template("busybox")))
+    told = waiting(found, box()).detail
+    assert told.startswith("pool z: poolMax 10 leaves 0") and "; pool a: image busybox is not in" in told
+
+
 def test_every_pool_that_fits_is_full_means_the_sandbox_must_wait_for_room() -> None:
     found = chosen(pool("a", allocated=10), pool("b", template("alpine")), sandbox=box(template("busybox")))
     assert found.cannot_grow

@@ -143,3 +143,18 @@ def test_what_is_in_force_is_logged_once(
         known.table(passes.kube, settings)
     written = capsys.readouterr()
     assert (written.out + written.err).count("assign profiles in force") == 1
+
+
+def test_an_unknown_profile_is_told_once_and_the_default_is_used(passes: Passes) -> None:
+    unknown = "profile nope is not defined; the built-in default is used"
+    passes.warm()
+    passes.box(poolRef="*", meta={"annotations": {names.ASSIGN_PROFILE: "nope"}})
+    passes.box_pass()
+    passes.box_pass()
+    assert chosen(passes) == "warm"
+    assert [text for reason, text in passes.told.events if reason == names.EVENT_FAILED_ASSIGN] == [unknown]
+    # One that finds no pool tells it with its reasons
+    passes.box("big", poolRef="*", replicas=99, meta={"annotations": {names.ASSIGN_PROFILE: "nope"}})
+    passes.box_pass("big", turn=5.0)
+    told = passes.condition("batchsandbox", "big", names.PROGRESSING)
+    assert told is not None and f"NoPoolFits: {unknown}; pool warm: poolMax 9" in told["message"]
