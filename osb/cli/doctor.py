@@ -13,7 +13,8 @@ from osb.api.key import KINDS
 from osb.cli import access, rollback
 from osb.cli import output as out
 from osb.cli.context import FAILED, Kubeconfig, Output, Reach, RedisUrl, quit_with, reach
-from osb.errors import NotFound, OsbError
+from osb.cli.install import LEASE_REMEDY
+from osb.errors import NotFound, OsbError, Refused
 
 EXAMPLE = "Example: osbctl doctor"
 STALE_MS = 140_000
@@ -166,8 +167,23 @@ def _lease(reach: Reach) -> Iterator[Finding]:
                       "stop that controller; if that is this installation, set OSB_INSTALLATION")  # fmt: skip
     elif state.ours:
         yield Finding("ok", "Lease", f"ours {where}, renewed {out.age(state.renewed)} ago")
+    elif _lacks_home(reach):
+        home = reach.settings.lease_home
+        yield Finding("error", "Lease", f"namespace {home} does not exist: no Lease can be taken, no controller runs",
+                      LEASE_REMEDY.format(home))  # fmt: skip
     else:
         yield Finding("warning", "Lease", f"free {where}: no controller runs", "start watcher, workers and beat")
+
+
+def _lacks_home(reach: Reach) -> bool:
+    """False also when this account may not look."""
+    try:
+        reach.kube.get("namespace", None, reach.settings.lease_home)
+    except NotFound:
+        return True
+    except Refused:
+        pass
+    return False
 
 
 def _freshness(reach: Reach) -> Iterator[Finding]:

@@ -8,11 +8,12 @@ import time
 
 from osb.api.crds import crds
 from osb.config import Settings
-from osb.errors import AlreadyExists, ConfigError
+from osb.errors import AlreadyExists, ConfigError, NotFound, Refused
 from osb.kube.client import connect
 from osb.local.up import Everything
 
 READY_SECONDS = 60.0
+LEASE_REMEDY = "kubectl create namespace {}, or name another with --lease-namespace, or use none with --no-lease"
 
 
 def install_definitions(settings: Settings) -> None:
@@ -24,6 +25,34 @@ def install_definitions(settings: Settings) -> None:
         for kind, body in wanted:
             with contextlib.suppress(AlreadyExists):
                 kube.create(kind, None, body)
+    finally:
+        kube.close()
+
+
+def lease_home(settings: Settings) -> bool:
+    """Create the Lease's namespace in a cluster that lacks it; True when it was made. Raises ConfigError when it is
+    missing and this account may not make it."""
+    if settings.no_lease:
+        return False
+    name, missing = settings.lease_home, False
+    kube = connect(settings, pool=2)
+    try:
+        try:
+            kube.get("namespace", None, name)
+            return False
+        except NotFound:
+            missing = True
+        except Refused:
+            pass  # it may be there all the same
+        kube.create("namespace", None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        return True
+    except AlreadyExists:
+        return False
+    except Refused as error:
+        if missing:
+            raise ConfigError(f"the Lease's namespace {name} does not exist and this account may not create it: "
+                              f"{LEASE_REMEDY.format(name)}") from error  # fmt: skip
+        return False
     finally:
         kube.close()
 

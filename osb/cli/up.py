@@ -15,7 +15,7 @@ import typer
 
 from osb.cli import output as out
 from osb.cli import preflight
-from osb.cli.install import install_definitions, release_lease, wait_ready
+from osb.cli.install import install_definitions, lease_home, release_lease, wait_ready
 from osb.config import Settings, duration
 from osb.errors import ConfigError, OsbError
 from osb.flags import FLAGS, to_env
@@ -119,6 +119,8 @@ def _run(own: Own, env: dict[str, str], folder: Path) -> None:
         mark = preflight.claim(everything, settings, simulate=simulate) or "unknown"
         if simulate:
             install_definitions(settings)
+        elif lease_home(settings):
+            out.say(f"namespace {settings.lease_home} did not exist: it was created for the installation's Lease")
         everything.start_controller(settings)
         _greet(everything, settings, simulate=simulate, named=own.sim)
         wait_ready(everything, over)

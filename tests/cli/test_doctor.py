@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from osb.cli import main, rollback
+from osb.cli import install, main, rollback
 from osb.cli.context import Reach
 from osb.config import Settings
+from osb.errors import ConfigError
 from osb.local.demo import box_body
 from osb.sim import SimCluster
 from tests.cli.conftest import Called, Installation
@@ -40,6 +41,7 @@ def test_an_empty_cluster_without_controller_is_full_of_findings(
     assert code == 1
     assert "Pool is not installed" in said and "osbctl crds | kubectl apply -f -" in said
     assert "may not patch pods" in said and "add verb patch on pods" in said
+    assert "Lease: namespace opensandbox-system does not exist" in said and "--lease-namespace" in said
     assert "never listed" in said and "no controller runs" in said and "no sign of life" in said
 
 
@@ -92,3 +94,18 @@ def test_the_watcher_answers_its_probes(installation: Installation) -> None:
     for path in ("/healthz", "/readyz"):
         with urllib.request.urlopen(base + path, timeout=2) as answer:
             assert answer.status == 200
+
+
+def test_up_makes_the_namespace_of_the_lease_or_says_that_it_may_not(tmp_path: Path) -> None:
+    with SimCluster.start(tmp_path, kubelet=False) as cluster:
+        settings = Settings(kubeconfig=str(cluster.kubeconfig))
+        # Given an account that may not create namespaces
+        fault = {"deny": True, "path": "/namespaces", "verbs": ["create"]}
+        cluster.add_fault(**fault)
+        with pytest.raises(ConfigError, match=r"opensandbox-system does not exist.*--lease-namespace.*--no-lease"):
+            install.lease_home(settings)
+        assert not install.lease_home(Settings(kubeconfig=settings.kubeconfig, no_lease=True))
+        cluster.clear_faults()
+        # When it may, it is made once
+        assert install.lease_home(settings)
+        assert not install.lease_home(settings)
