@@ -131,7 +131,7 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
         done.retry(LATE_AGAIN)
     unshown = _unshown(p, now, boxes)
     memory.remember(p, now.pool.uid, done.memory)
-    if "held_for_ever" in done.memory:
+    if done.memory.get("held_for_ever", view.memory.held_for_ever) != view.memory.held_for_ever:
         _look_anew(p, now, served)
     if left:
         done.retry(0.05)
