@@ -37,7 +37,8 @@ def status_patch(status: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 def write_status(hand: Hand, kind: str, obj: Obj, status: Mapping[str, Any]) -> tuple[Obj, bool]:
     """(object as stored, whether a write was made). Raises Conflict when the object moved on: compute again."""
-    status = fitted(hand.kube, kind, status)
+    if not hand.settings.namespaces:  # an account of single namespaces may not read definitions
+        status = fitted(hand.kube, kind, status)
     if not differs(obj.get("status"), status):
         return obj, False
     meta = obj["metadata"]

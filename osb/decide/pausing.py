@@ -42,6 +42,8 @@ def begin(view: BatchView) -> Move:
     snapshot, uid = view.snapshot, view.spec.uid
     if snapshot is not None and snapshot.deleting:
         return Move(again=STEP, reasons=("the previous snapshot is still being deleted",))
+    if snapshot is not None and _formers(view, snapshot):
+        return _former_goes(snapshot)
     if snapshot is not None and snapshot.owner_uid != uid:
         text = f"a snapshot {snapshot.name} exists that this sandbox does not own; delete it, then pause again"
         failed = (names.PAUSE_FAILED, names.REASON_SNAPSHOT_NAME_CONFLICT, text)
@@ -51,6 +53,16 @@ def begin(view: BatchView) -> Move:
         return Move(actions=(gone,), again=STEP, reasons=("the previous snapshot is deleted first",))
     change = Change(phase=names.PAUSING, ack=True, cleared=(names.PAUSE_FAILED,), renew=True)
     return Move(change=change, again=SOON, reasons=("spec.pause is true",), handled=True)
+
+
+def _formers(view: BatchView, snapshot: SnapshotFact) -> bool:
+    """It belonged to an earlier sandbox of this name, whose UID is gone: the garbage collector is on its way."""
+    return snapshot.owner_box == view.spec.name and snapshot.owner_uid not in ("", view.spec.uid)
+
+
+def _former_goes(snapshot: SnapshotFact) -> Move:
+    gone = DeleteObject("snapshot", snapshot.name, snapshot.uid, why="it belonged to a former sandbox of this name")
+    return Move(actions=(gone,), again=STEP, reasons=("the snapshot of a former sandbox of this name goes first",))
 
 
 def go_on(view: BatchView) -> Move:
@@ -67,6 +79,8 @@ def go_on(view: BatchView) -> Move:
         return _failed(view, names.REASON_SNAPSHOT_FAILED, snapshot.message or "snapshot failed")
     if snapshot is not None:
         return Move(again=STEP, reasons=(f"snapshot {snapshot.name} is {snapshot.phase or 'new'}",), handled=True)
+    if view.snapshot is not None and not view.snapshot.deleting and _formers(view, view.snapshot):
+        return replace(_former_goes(view.snapshot), handled=True)
     if view.snapshot is not None and not view.snapshot.deleting:
         text = f"a snapshot {view.snapshot.name} exists that this sandbox does not own"
         return _failed(view, names.REASON_SNAPSHOT_NAME_CONFLICT, text)

@@ -59,6 +59,7 @@ class SnapshotFact:
     version: str
     owner_uid: str
     phase: str
+    owner_box: str = ""  # name of the BatchSandbox that controls it, whatever its UID
     deleting: bool = False
     message: str = ""
     containers: tuple[tuple[str, str, str], ...] = ()
@@ -155,6 +156,7 @@ def snapshot_fact(raw: Mapping[str, Any]) -> SnapshotFact:
         uid=meta.get("uid", ""),
         version=meta.get("resourceVersion", ""),
         owner_uid=owner.get("uid", ""),
+        owner_box=owner.get("name", "") if owner.get("kind") == "BatchSandbox" else "",
         phase=status.get("phase", ""),
         deleting=bool(meta.get("deletionTimestamp")),
         message=failed.get("message", "") if failed.get("status") == "True" else "",

@@ -11,6 +11,9 @@ Right = tuple[str, str, str]  # group, resource, verb
 OURS = ("pools", "batchsandboxes", "sandboxsnapshots")
 
 
+CLUSTER_WIDE = ("nodes", "namespaces", "customresourcedefinitions")  # kinds without a namespace
+
+
 def _rights(role: Obj) -> set[Right]:
     return {
         (group, resource, verb)
@@ -86,7 +89,7 @@ def test_scope_namespace_grants_nothing_cluster_wide_to_processes() -> None:
     assert not kinds(values, "ClusterRoleBinding")
     assert not {name for name in kinds(values, "ClusterRole") if not name.endswith(("-view", "-edit", "-admin"))}
     for account in (WATCHER, WORKER):
-        assert {r for r in _granted(account) if r[1] not in ("nodes", "namespaces")} == _granted(account, values)
+        assert {r for r in _granted(account) if r[1] not in CLUSTER_WIDE} == _granted(account, values)
     places = {o["metadata"]["namespace"] for o in objects(values) if o["kind"] == "RoleBinding"}
     assert places == {"a", "b", NAMESPACE}
 

@@ -9,7 +9,7 @@ import pytest
 from osb.api import names, times
 from osb.decide import batch
 from osb.decide.pausing import snapshot_name
-from osb.decide.plan import CreateObject
+from osb.decide.plan import CreateObject, DeleteObject
 from osb.facts.boxview import SnapshotFact, TaskSummary
 from tests.doubles.boxes import of, pod, snapshot
 from tests.doubles.boxworld import World, pause, pooled, running
@@ -315,3 +315,24 @@ def test_names_of_snapshots_stay_within_the_limit() -> None:
     assert snapshot_name("a") == "a-pause"
     assert len(snapshot_name("a" * 253)) == 253
     assert snapshot_name("a" * 253).endswith("-pause")
+
+
+def test_a_snapshot_of_a_former_sandbox_of_this_name_goes_first_instead_of_failing_the_pause() -> None:
+    # Given a sandbox made anew under its name, whose former pause snapshot the garbage collector has not met yet
+    world = running()
+    world.edit(pause=True)
+    world.snapshot = snapshot(owner_uid="a-former-uid", owner_box=world.view().spec.name)
+    plan = batch.plan(world.view())
+    assert [action.uid for action in of(plan, DeleteObject)] == [world.snapshot.uid]
+    assert plan.again is not None
+    world.run()
+    assert world.reason("PauseFailed") != "SnapshotNameConflict"
+
+
+def test_a_snapshot_that_another_sandbox_owns_is_a_conflict_and_is_left_alone() -> None:
+    world = running()
+    world.edit(pause=True)
+    world.snapshot = snapshot(owner_uid="another-uid", owner_box="another")
+    assert of(batch.plan(world.view()), DeleteObject) == []
+    world.run()
+    assert world.reason("PauseFailed") == "SnapshotNameConflict"
