@@ -129,7 +129,7 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
     served.late(late.served)
     if any(one.settled for one in late.served):
         done.retry(LATE_AGAIN)
-    unshown = _unshown(p, now, boxes)
+    unshown = _unshown(p, now, boxes, spare=now.ready_idle - served.pods)
     memory.remember(p, now.pool.uid, done.memory)
     if done.memory.get("held_for_ever", view.memory.held_for_ever) != view.memory.held_for_ever:
         _look_anew(p, now, served)
@@ -154,15 +154,22 @@ def _look_anew(p: Pass, now: Load, served: Served) -> None:
     p.store.queue.add([Add(key=p.key, reason="what others hold for ever has changed")])
 
 
-def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box]) -> float | None:
+def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box], *, spare: int) -> float | None:
     """Sandboxes that say nothing of themselves get a pass of their own; seconds until that must be looked at again.
 
     A pass that was killed between a claim and its status left one that has pods and does not say so. One that waits
-    is told by `waiters.tell` when it is among the first of the line; the others say at least that they wait.
+    is told by `waiters.tell` when it is among the first of the line; the others say at least that they wait, unless
+    the ready pods (`spare`) are enough for all of them: then the next passes serve them, and a status would only
+    stand in their way.
     """
     told_here = {box.spec.uid for box in now.waiters}
     adds: list[Add] = []
     again = None
+    silent = [
+        box.spec for uid, box in boxes.items()
+        if uid not in told_here and not box.spec.phase and box.spec.deleting is None and not claims.claims(box.spec)
+    ]  # fmt: skip
+    served_soon = now.pool is not None and not now.pool.hold and sum(one.replicas for one in silent) <= spare
     for uid, box in boxes.items():
         spec = box.spec
         if spec.deleting is not None:
@@ -170,7 +177,7 @@ def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box]) -> float | None:
         if not spec.status.get("allocated") and claims.claims(spec):
             adds.append(Add(key=Key(BATCHSANDBOX, spec.namespace, spec.name), reason=UNSHOWN))
         elif not spec.phase and uid not in told_here:
-            if (p.now() - spec.created).total_seconds() >= UNTOLD_SECONDS:
+            if not served_soon and (p.now() - spec.created).total_seconds() >= UNTOLD_SECONDS:
                 adds.append(Add(key=Key(BATCHSANDBOX, spec.namespace, spec.name), reason="it waits and has no status"))
             else:
                 again = UNTOLD_SECONDS
