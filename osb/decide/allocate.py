@@ -72,9 +72,11 @@ def grants(view: ServeView) -> Dealt:
     }  # passed over; they hold nobody back
     closed = not view.ledger_ready or view.pool.hold or view.pool.deleting is not None
     stock = Stock(() if closed else view.available, view.revision)
-    served = _deal([w for w in line if w.uid not in too_big], stock, view)
+    fit = [w for w in line if w.uid not in too_big]
+    # with nobody else in the line, one that can never be complete still gets what is there (spec/pool.md 7: partial)
+    served = _deal(fit or [w for w in line if not w.all_or_nothing], stock, view)
     missing = {w.uid: w.need - len(served.get(w.uid, ())) for w in line}
-    demand, reserved = _outlook([w for w in line if w.uid not in too_big], missing, stock)
+    demand, reserved = _outlook(fit, missing, stock)
     return Dealt(
         grants=tuple(_grant(w, served[w.uid]) for w in line if served.get(w.uid)),
         unmet=sum(missing.values()),

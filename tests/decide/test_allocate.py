@@ -122,6 +122,14 @@ def test_who_is_passed_over_is_told_what_stands_in_the_way(change: dict[str, Any
     assert told.cannot_grow == at_max
 
 
+def test_alone_in_the_line_one_that_can_never_be_complete_gets_what_is_there_beside_others_nothing() -> None:
+    never = {"pool": {"pool_max": 10}, "held_for_ever": 6}
+    assert got(deal([pod("a"), pod("b")], [wants("big", 6)], **never)) == {"big": ["a", "b"]}
+    whole = wants("big", 6, allocation_policy=names.ALLOCATE_ALL)
+    assert got(deal([pod("a"), pod("b")], [whole], **never)) == {}
+    assert got(deal([pod("a"), pod("b")], [wants("big", 6, age=9), wants("small", 1)], **never)) == {"small": ["a"]}
+
+
 def test_what_a_sandbox_itself_holds_does_not_make_its_request_too_big() -> None:
     dealt = deal([pod("a")], [wants("s", 1, holds=9)], pool={"pool_max": 10}, held_for_ever=9)
     assert got(dealt) == {"s": ["a"]}
