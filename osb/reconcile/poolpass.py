@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from osb.api import batchsandbox, claims
+from osb.api.batchsandbox import BoxSpec
 from osb.api.key import BATCHSANDBOX, Key
 from osb.apply import poolplan
 from osb.apply.allocation import Claim, Settled, settle
@@ -164,12 +165,7 @@ def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box], *, spare: int) -> flo
     """
     told_here = {box.spec.uid for box in now.waiters}
     adds: list[Add] = []
-    again = None
-    silent = [
-        box.spec for uid, box in boxes.items()
-        if uid not in told_here and not box.spec.phase and box.spec.deleting is None and not claims.claims(box.spec)
-    ]  # fmt: skip
-    served_soon = now.pool is not None and not now.pool.hold and sum(one.replicas for one in silent) <= spare
+    silent: list[BoxSpec] = []
     for uid, box in boxes.items():
         spec = box.spec
         if spec.deleting is not None:
@@ -177,12 +173,15 @@ def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box], *, spare: int) -> flo
         if not spec.status.get("allocated") and claims.claims(spec):
             adds.append(Add(key=Key(BATCHSANDBOX, spec.namespace, spec.name), reason=UNSHOWN))
         elif not spec.phase and uid not in told_here:
-            if not served_soon and (p.now() - spec.created).total_seconds() >= UNTOLD_SECONDS:
-                adds.append(Add(key=Key(BATCHSANDBOX, spec.namespace, spec.name), reason="it waits and has no status"))
-            else:
-                again = UNTOLD_SECONDS
+            silent.append(spec)
+    assert now.pool is not None
+    served_soon = not now.pool.hold and sum(spec.replicas for spec in silent) <= spare
+    old = [] if served_soon else [
+        spec for spec in silent if (p.now() - spec.created).total_seconds() >= UNTOLD_SECONDS
+    ]  # fmt: skip
+    adds += [Add(key=Key(BATCHSANDBOX, spec.namespace, spec.name), reason="it waits and has no status") for spec in old]
     p.store.queue.add(adds)
-    return again
+    return UNTOLD_SECONDS if len(silent) > len(old) else None
 
 
 def look(p: Pass, now: Load) -> PoolView:
