@@ -1,4 +1,5 @@
-"""A real control plane of the benchmark's own: etcd, kube-apiserver and kube-controller-manager of KUBEBUILDER_ASSETS.
+"""A real control plane for benchmarks and acceptance tests: the etcd, kube-apiserver and kube-controller-manager of
+KUBEBUILDER_ASSETS.
 
 In: a folder with the binaries and an empty folder. Out: a kubeconfig with all rights, until `stop`. Data is not synced
 to disk, and nodes are played by the fake kubelet: the API server is measured, no disk and no container runtime.
@@ -16,11 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from osb.errors import ConfigError
-from osb.local.redis import die_with_parent, free_port
+from osb.local.redis import die_with_parent, free_ports
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager")
-TOKEN = "bench-token"
-CONTROLLERS = "garbagecollector,namespace,job,ttl,podgc,resourcequota"
+TOKEN = "admin-token"
+# garbage collection, namespaces, Jobs, pods of lost nodes and quotas; no scheduler: the fake kubelet binds
+CONTROLLERS = "garbagecollector,namespace,job,ttl,ttl-after-finished,podgc,resourcequota"
+JOBS_END = "TTLAfterFinished"  # Jobs that delete themselves had to be switched on before 1.21; the switch is gone today
 
 _KUBECONFIG = """\
 apiVersion: v1
@@ -55,7 +58,7 @@ class Plane:
     def start(self, *, timeout: float = 90.0) -> Path:
         """Raises ConfigError with the API server's last words when it does not become ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        client, peer, secure = free_port(), free_port(), free_port()
+        client, peer, secure = free_ports(3)
         url = f"https://127.0.0.1:{secure}"
         kubeconfig = self.folder / "kubeconfig"
         kubeconfig.write_text(_KUBECONFIG.format(url=url, token=TOKEN))
@@ -69,6 +72,7 @@ class Plane:
             "kube-controller-manager", f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0",
             f"--service-account-private-key-file={key}", f"--controllers={CONTROLLERS}",
             *self._if_known("kube-controller-manager", "--port ", "--port=0"),
+            *self._if_known("kube-controller-manager", JOBS_END, f"--feature-gates={JOBS_END}=true"),
         )  # fmt: skip
         return kubeconfig
 
@@ -101,6 +105,7 @@ class Plane:
             f"--service-account-signing-key-file={key}", f"--token-auth-file={self.folder / 'tokens.csv'}",
             "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged=true",
             "--disable-admission-plugins=ServiceAccount",
+            *self._if_known("kube-apiserver", JOBS_END, f"--feature-gates={JOBS_END}=true"),
         )  # fmt: skip
 
     def _if_known(self, program: str, word: str, flag: str) -> list[str]:

@@ -19,11 +19,12 @@ import orjson
 
 from osb.api import names
 from osb.api.crds import crds
+from osb.bench.plane import Plane
 from osb.config import Settings
 from osb.errors import AlreadyExists, NotFound
 from osb.kube.client import RES, Kube, connect
 from osb.local.redis import die_with_parent
-from tests.doubles.controlplane import ControlPlane, Found
+from tests.doubles.controlplane import Found
 from tests.doubles.recorder import Obj, Recorder, Seen
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class Cluster:
 
     folder: Path
     found: Found | None = None
-    plane: ControlPlane | None = None
+    plane: Plane | None = None
     kubeconfig: Path = Path()
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -72,7 +73,7 @@ class Cluster:
 
     def _plane(self, found: Found) -> Path:
         assert found.assets is not None
-        self.plane = ControlPlane(found.assets, self.folder)
+        self.plane = Plane(found.assets, self.folder)
         return self.plane.start()
 
     def _run(self, name: str, *arguments: str) -> None:

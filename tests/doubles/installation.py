@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
+from osb.bench.plane import TOKEN
 from osb.local.redis import EmbeddedRedis, die_with_parent
 from tests.doubles import controlplane
 from tests.doubles.chart import RELEASE, ROOT, Obj, Values, env, objects
-from tests.doubles.controlplane import TOKEN
 
 BIN = Path(sys.executable).parent
 PROBE = ROOT / "images" / "controller" / "probe.py"
