@@ -25,13 +25,14 @@ def runs(space: Space, tmp_path: Path) -> Iterator[Executors]:
 
 
 def patch_of(runs: Executors, index: int) -> Obj:
-    """Every fifth fails, every tenth runs into its timeout, all take 0 to 3 s; real and pretended ones alike."""
-    if index % 10 == 9:
+    """Every fifth fails, every tenth runs into its timeout, the others take 0 to 3 s, real ones after a gate."""
+    gate = runs.gate("many")
+    if _times_out(index):
         then, wanted, limit = "sleep 300", fake(300), {"timeoutSeconds": 1}
     elif index % 5 == 4:
-        then, wanted, limit = "exit 7", fake(index % 4, code=7), {}
+        then, wanted, limit = f"{gate}; exit 7", fake(index % 4, code=7), {}
     else:
-        then, wanted, limit = f"sleep {index % 4}", fake(index % 4), {}
+        then, wanted, limit = f"{gate}; sleep {index % 4}", fake(index % 4), {}
     process = runs.shell(f"many-{index}", then)
     return {"spec": {"process": {**process, "env": wanted["env"]}, **limit}}
 
@@ -56,13 +57,18 @@ def test_a_hundred_tasks_end_with_the_right_numbers_whatever_fails_meanwhile(
     # When a hundred tasks are asked for
     space.box("many", TASKS, taskTemplate=task(fake(1)), taskResourcePolicyWhenCompleted="Release",
               shardTaskPatches=[patch_of(runs, i) for i in range(TASKS)])  # fmt: skip
-    space.until_box("many", lambda b: counts(b)[0] >= 10)
-    # and a worker dies, and a pod with a long task, and the two odd ones are taken away
+    # (at most ten real ones run into their timeout: the six others wait at the gate, so this is always reached)
+    space.until_box("many", lambda b: counts(b)[0] >= REAL - TASKS // 10)
+    # and a worker dies, and a pod whose task runs, and later the two odd ones are taken away
     controller.kill("worker-1")
     box = space.live("batchsandbox", "many")
-    running = next(name for at, name in enumerate(record(box)) if at % 10 == 9 and _is(space, name, order[:REAL]))
+    waiting = {name: at for at, name in enumerate(record(box)) if not _times_out(at) and _is(space, name, order[:REAL])}
+    running = space.until(
+        "a real task started", lambda: next((n for n, i in waiting.items() if runs.ran(f"many-{i}")), "")
+    )
     space.delete("pod", running, grace=0)
     controller.spawn("worker-1")
+    runs.open("many")
     space.until_box("many", lambda b: sum(counts(b)[1:3]) >= TASKS - 3 and counts(b)[3] <= 2)
     for pod in space.all("pod"):
         if pod["metadata"]["uid"] in odd:
@@ -71,9 +77,9 @@ def test_a_hundred_tasks_end_with_the_right_numbers_whatever_fails_meanwhile(
     done = space.until_box("many", lambda b: counts(b) == (0, 80, 20, 0, 0), seconds=60)
     results = note(space.live("batchsandbox", "many"), names.TASK_RESULTS)
     assert sorted(map(int, results["failed"])) == [i for i in range(TASKS) if i % 5 == 4]
-    assert all(why[1] == "TaskTimeout" for at, why in results["failed"].items() if int(at) % 10 == 9)
+    assert all(why[1] == "TaskTimeout" for at, why in results["failed"].items() if _times_out(int(at)))
     # nothing ran twice but what a lost pod took with it
-    again = done["metadata"]["name"] + f"-{record(box).index(running)}"
+    again = done["metadata"]["name"] + f"-{waiting[running]}"
     ran = {f"many-{i}": runs.ran(f"many-{i}") + runs.starts[f"many-{i}"] for i in range(TASKS)}
     assert {name: n for name, n in ran.items() if n != 1} == {again: 2}
     # all pods are back, and nothing holds the sandbox
@@ -81,6 +87,10 @@ def test_a_hundred_tasks_end_with_the_right_numbers_whatever_fails_meanwhile(
     space.delete("batchsandbox", "many")
     space.gone("batchsandbox", seconds=10)
     space.until("nothing but idle pods", lambda: all(ready(p) for p in space.all("pod")), seconds=40)
+
+
+def _times_out(index: int) -> bool:
+    return index % 10 == 9
 
 
 def _is(space: Space, name: str, uids: list[str]) -> bool:
