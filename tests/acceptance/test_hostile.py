@@ -91,7 +91,7 @@ def test_a_sandbox_with_an_unreadable_record_can_be_deleted(space: Space) -> Non
     space.annotate("batchsandbox", "thief", alloc_status="[]]", alloc_release="}{")
     space.until_box("thief", lambda b: _reason(b) == "RecordUnreadable")
     space.delete("batchsandbox", "thief")
-    space.gone("batchsandbox", "thief", seconds=15)
+    space.gone("batchsandbox", "thief")
     space.gone("pod", *record(thief))
     _unharmed(space, victim)
 

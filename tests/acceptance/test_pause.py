@@ -104,7 +104,7 @@ def test_a_sandbox_is_paused_renewed_resumed_and_paused_again(space: Space) -> N
         phases(space, "box") == ["", "Succeed", *["Pausing", "Paused", "Resuming", "Succeed"] * 2]
     )
     space.delete("batchsandbox", "box")
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
     space.gone("pod")
     space.gone("snapshot")
     space.gone("job")
@@ -135,7 +135,7 @@ def test_a_pooled_sandbox_leaves_its_pool_when_it_is_paused(space: Space) -> Non
     paused(space, "box")
     resumed(space, "box")
     space.delete("batchsandbox", "box")
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
 
 
 @pytest.mark.parametrize("pool", [None, "warm"], ids=["own", "pooled"])
@@ -221,7 +221,7 @@ def test_it_can_be_deleted_in_every_phase(space: Space, pool: str | None) -> Non
     # When they are deleted, all are gone in seconds with everything that was theirs
     for name in kept:
         space.delete("batchsandbox", name)
-    space.gone("batchsandbox", *kept, seconds=10)
+    space.gone("batchsandbox", *kept)
     space.gone("snapshot")
     space.gone("job")
     if pool:
@@ -272,7 +272,7 @@ def test_the_longest_names_work(space: Space) -> None:
     (pod,) = space.pods_of(name)
     assert "@sha256:" in images(pod)[0]
     space.delete("batchsandbox", name)
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
 
 
 def test_a_pod_replaced_under_its_name_is_never_taken_for_the_saved_one(space: Space) -> None:
@@ -328,7 +328,7 @@ def test_a_node_that_is_gone_ends_the_pause_with_its_reason(space: Space) -> Non
     box = space.until_box("box", lambda b: condition(b, "PauseFailed"))
     assert "node lost does not exist" in condition(box, "PauseFailed")["message"]
     space.delete("batchsandbox", "box")
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
     space.delete("pod", "box-0", grace=0)
 
 

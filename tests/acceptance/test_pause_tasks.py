@@ -43,7 +43,7 @@ def test_a_running_task_is_stopped_before_the_snapshot_and_starts_again_after_it
     space.until_box("box", lambda b: counts(b)[0] == 1)
     assert runs.starts["box-0"] == 2
     space.delete("batchsandbox", "box")
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
 
 
 def _of(space: Space, runs: Executors):  # type: ignore[no-untyped-def]  # a pair of address and executor
@@ -63,7 +63,7 @@ def test_a_finished_task_does_not_run_again_after_a_pause(space: Space, runs: Ex
     # a paused sandbox with tasks goes at once
     paused(space, "box")
     space.delete("batchsandbox", "box")
-    space.gone("batchsandbox", seconds=5)
+    space.gone("batchsandbox")
 
 
 def test_a_failed_pause_starts_the_tasks_again_and_gives_no_pod_back(space: Space, runs: Executors) -> None:

@@ -78,13 +78,13 @@ def test_deleting_a_pool_frees_terminating_sandboxes_and_fails_live_ones(space: 
     # When the pool goes
     space.delete("pool", "warm")
     # Then the terminating sandbox is not held back, and the live one says what happened
-    space.gone("batchsandbox", "going", seconds=15)
+    space.gone("batchsandbox", "going")
     space.gone("pool")
     box = space.until_box("live", lambda b: b["status"]["phase"] == "Failed")
     found = condition(box, "PodFailed")
     assert found is not None and found["reason"] == "PoolDeleted"
     space.delete("batchsandbox", "live")
-    space.gone("batchsandbox", seconds=12)
+    space.gone("batchsandbox")
 
 
 def test_a_recreated_pool_serves_with_new_pods_only(space: Space) -> None:

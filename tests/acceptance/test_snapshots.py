@@ -43,11 +43,11 @@ def test_a_public_snapshot_records_what_it_saved_and_leaves_the_sandbox_alone(sp
     assert phase(space.live("batchsandbox", "box")) == "Succeed" and space.all("pod")
     # It outlives its sandbox, and its Job goes with it
     space.delete("batchsandbox", box["metadata"]["name"])
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
     assert space.live("snapshot", PUBLIC)["status"]["phase"] == "Succeed"
     space.delete("snapshot", PUBLIC)
-    space.gone("snapshot", seconds=10)
-    space.gone("job", seconds=10)
+    space.gone("snapshot")
+    space.gone("job")
 
 
 def test_a_pooled_sandbox_is_saved_from_the_pod_that_it_has(space: Space) -> None:
@@ -80,7 +80,7 @@ def test_a_snapshot_deleted_during_its_commit_leaves_nothing_frozen(space: Space
     assert any(seen.name == "cut-unpause" for seen in space.history("job"))
     ended = [s for s in space.history("job", "cut-unpause") if (s.obj.get("status") or {}).get("succeeded")]
     assert ended
-    space.gone("job", seconds=10)
+    space.gone("job")
 
 
 def test_a_failed_commit_says_why_and_unfreezes(space: Space) -> None:
@@ -105,7 +105,7 @@ def test_a_job_of_an_earlier_snapshot_of_that_name_counts_for_nothing(space: Spa
     space.create("snapshot", "same", {"sandboxName": "box"})
     first = until_saved(space, "same")
     space.delete("snapshot", "same", propagation="Orphan")
-    space.gone("snapshot", seconds=15)
+    space.gone("snapshot")
     space.create("snapshot", "same", {"sandboxName": "box"})
     second = until_saved(space, "same")
     assert second["status"]["jobUID"] != first["status"]["jobUID"]

