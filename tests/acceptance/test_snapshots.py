@@ -86,7 +86,10 @@ def test_a_snapshot_deleted_during_its_commit_leaves_nothing_frozen(space: Space
 def test_a_failed_commit_says_why_and_unfreezes(space: Space) -> None:
     running(space, commit="fail")
     space.create("snapshot", "bad", {"sandboxName": "box"})
-    bad = space.until_snapshot("bad", lambda s: phase(s) == "Failed", seconds=150)
+    job = space.until("its Job", lambda: space.get("job", "bad-commit"))
+    assert job is not None and job["spec"]["backoffLimit"] == 3
+    space.patch("job", "bad-commit", {"spec": {"backoffLimit": 1}})  # a real one waits ever longer: minutes for three
+    bad = space.until_snapshot("bad", lambda s: phase(s) == "Failed", seconds=90)
     assert failed(bad)["reason"] == "CommitJobFailed"
     assert failed(bad)["message"].endswith("nerdctl push ended with 1: simulated failure")
     assert any(seen.name == "bad-unpause" for seen in space.history("job"))
