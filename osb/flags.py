@@ -1,10 +1,9 @@
 """Every setting: its flag, its environment variable, its type, its default and what it means. One table.
 
-`osbctl up` takes all flags of the reference (so an existing `args:` list works) and hands them to its
-processes as environment; every process reads only the environment: `OSB_` + the flag in capitals with
-underscores, plus the older names under `also`. Values use Go's syntax: durations `1h30m`, booleans
-`--x=false`. `osb.config` turns the table into the frozen `Settings`; the docs page of settings is printed
-from it.
+`osbctl up` takes all flags of the reference (so an existing `args:` list works) and hands them to its processes as
+environment; every process reads only the environment: `OSB_` + the flag in capitals with underscores, plus the
+older names under `also`. Values use Go's syntax: durations `1h30m`, booleans `--x=false`. `osb.config` turns the
+table into the frozen `Settings`; the docs page of settings is printed from it.
 """
 
 from __future__ import annotations
@@ -249,8 +248,7 @@ BY_NAME: dict[str, Flag] = {flag.name: flag for flag in FLAGS}
 def to_env(arguments: Sequence[str]) -> dict[str, str]:
     """A Go-style argument list (`--x=y`, `-x y`, `--flag`) as environment variables. Raises ConfigError.
 
-    A boolean takes no separate value (`--x false` is an error, as in the reference's parser `--x=false` is
-    meant).
+    A boolean takes no separate value (`--x false` is an error, as in the reference's parser `--x=false` is meant).
     """
     env: dict[str, str] = {}
     rest = list(arguments)

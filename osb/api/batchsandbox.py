@@ -1,6 +1,4 @@
-"""`BoxSpec`: a BatchSandbox as decisions read it. In: the raw object. Out: safe values and what was wrong
-with
-it.
+"""`BoxSpec`: a BatchSandbox as decisions read it. In: the raw object. Out: safe values and what was wrong with it.
 
 Who holds, wants and gives back what is answered by `osb.api.claims`; this module only reads.
 """

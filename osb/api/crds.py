@@ -1,7 +1,6 @@
 """The CustomResourceDefinitions, made from the field tables; and what a served one lacks.
 
-One source for every shipped file: manifests, chart and `osbctl crds` all print `crds()`, so they cannot
-differ.
+One source for every shipped file: manifests, chart and `osbctl crds` all print `crds()`, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -122,8 +121,7 @@ def lacking(kind: str, served: Mapping[str, Any]) -> Lacking:
 
 
 def fields(kind: str) -> Iterator[tuple[str, Schema]]:
-    """(path, schema) of every field below spec and status, parents first; the table for docs. `[]` marks
-    elements.
+    """(path, schema) of every field below spec and status, parents first; the table for docs. `[]` marks elements.
     """
     ours = schema(kind)["properties"]
     for part in ("spec", "status"):

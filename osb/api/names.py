@@ -1,5 +1,4 @@
-"""Every fixed text that others can see: group, labels, annotations, finalizers, phases, conditions, event
-reasons.
+"""Every fixed text that others can see: group, labels, annotations, finalizers, phases, conditions, event reasons.
 
 These are the words of the contract with clients (spec/pool.md 2, 14; spec/batchsandbox.md 4, 13;
 spec/additions.md 2, 3), so nothing else in the code spells them out.

@@ -1,7 +1,6 @@
 """`Problem`: one broken rule of a spec, with the reason that its condition and event carry.
 
-`parse` functions never raise for user errors: they return a safe fallback and a list of these (spec/pool.md
-16).
+`parse` functions never raise for user errors: they return a safe fallback and a list of these (spec/pool.md 16).
 """
 
 from __future__ import annotations

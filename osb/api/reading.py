@@ -1,5 +1,4 @@
-"""Reading untrusted JSON one field at a time: the value if it has the right type, else a fallback and a
-Problem.
+"""Reading untrusted JSON one field at a time: the value if it has the right type, else a fallback and a Problem.
 
 Schemas normally exclude these cases; an object that was stored under an older schema, or past one, must not
 stop a pass.

@@ -57,9 +57,7 @@ def adopted(
 
 
 def parse_adopted(annotation: str | None) -> tuple[str, str] | None:
-    """(our hash, adopted revision) of the Pool's `adopted-revision` annotation; None when absent or
-    unreadable.
-    """
+    """(our hash, adopted revision) of the Pool's `adopted-revision` annotation; None when absent or unreadable."""
     if not annotation:
         return None
     try:

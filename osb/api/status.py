@@ -1,8 +1,8 @@
 """Condition lists, and the status of a Pool with every counter always present.
 
-In: values that a decision computed. Out: plain dicts for `osb.apply.status`. A status patch that lacks a
-required counter is refused whole (spec/additions.md 4). Sandboxes and snapshots: `osb.decide.status`,
-`osb.decide.snapshot`.
+In: values that a decision computed. Out: plain dicts for `osb.apply.status`. A status patch
+that lacks a required counter is refused whole (spec/additions.md 4). Sandboxes and
+snapshots: `osb.decide.status`, `osb.decide.snapshot`.
 """
 
 from __future__ import annotations

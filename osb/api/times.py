@@ -1,7 +1,7 @@
 """Times as the API server writes them, to aware datetimes and back.
 
-Clients send fractions and offsets (`2026-01-31T08:00:00.123456+00:00`), the API server sends `...Z`; both are
-read.
+Clients send fractions and offsets (`2026-01-31T08:00:00.123456+00:00`), the API server sends `...Z`;
+both are read.
 """
 
 from __future__ import annotations

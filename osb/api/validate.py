@@ -1,5 +1,4 @@
-"""`problems`: everything that is wrong with one of our objects, in words; for people and the
-workers.
+"""`problems`: everything that is wrong with one of our objects, in words; for people and the workers.
 
 `parse` finds what has a fallback; this adds what only costs time to find (patches are tried out) and what is
 allowed but has no effect.

@@ -1,7 +1,7 @@
 """New pods of a pool: names into the ledger, one POST each, the answer is the observation.
 
-Next: `born` in the ledger and the pod in the mirror; refusals, and servers that fail again and again, pause creating
-(spec/pool.md 9).
+Next: `born` in the ledger and the pod in the mirror; refusals, and servers that fail again and again, pause
+creating (spec/pool.md 9).
 """
 
 from __future__ import annotations

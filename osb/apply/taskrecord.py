@@ -1,9 +1,7 @@
-"""Write what the task side owns on a sandbox: final results, the release list, and the removal of its
-finalizer.
+"""Write what the task side owns on a sandbox: final results, the release list, and the removal of its finalizer.
 
-In: the raw sandbox and what to add. Out: the object as stored. One merge patch with the version it was
-computed from; a conflict is computed again on a live read, at most three times. Next: the mirror
-(write-through).
+In: the raw sandbox and what to add. Out: the object as stored. One merge patch with the version it was computed
+from; a conflict is computed again on a live read, at most three times. Next: the mirror (write-through).
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ class Wanted:
 
 
 def write_record(hand: Hand, obj: Obj, wanted: Wanted) -> tuple[Obj | None, bool]:
-    """(the object as stored, whether a write was made); None when the sandbox is gone or is another one by
-    now.
+    """(the object as stored, whether a write was made); None when the sandbox is gone or is another one by now.
 
     Raises Conflict after three lost races, and what the API server answers otherwise.
     """

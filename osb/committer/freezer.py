@@ -1,8 +1,7 @@
 """`Freezer`: which containers may be frozen, and how all of them come back.
 
-It tracks the wanted end (running), not its own actions: a container is tracked before it is paused, and one
-found frozen, left by a killed attempt, is tracked too. So no signal between two lines leaks a frozen
-container.
+It tracks the wanted end (running), not its own actions: a container is tracked before it is paused, and one found
+frozen, left by a killed attempt, is tracked too. So no signal between two lines leaks a frozen container.
 """
 
 from __future__ import annotations

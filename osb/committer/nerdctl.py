@@ -40,8 +40,7 @@ class Nerdctl:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def find(self, pod: str, pod_namespace: str, container: str, *, pod_uid: str = "") -> Container | None:
-        """The container by its Kubernetes labels, running or frozen; ended ones of earlier restarts do not
-        count.
+        """The container by its Kubernetes labels, running or frozen; ended ones of earlier restarts do not count.
 
         `-a` because a frozen container is not listed otherwise.
         """
@@ -68,9 +67,7 @@ class Nerdctl:
         self._run("commit", "--pause=false", id_, image)
 
     def push(self, image: str, *, insecure: bool) -> str:
-        """Push, and return the manifest digest that the registry now has under the tag; "" when it is not
-        told.
-        """
+        """Push, and return the manifest digest that the registry now has under the tag; "" when it is not told."""
         said = self._run("push", *(["--insecure-registry"] if insecure else []), image)
         found = dict(reversed(_DIGEST.findall(said)))
         return found.get("index") or found.get("manifest") or ""

@@ -1,9 +1,8 @@
 """What the committer tells the controller: a small JSON object as the container's termination message.
 
-`{"v":1,"containers":[{"name":…,"image":…,"digest":"sha256:…"}]}`. The kubelet cuts a message at 4096 bytes,
-so a longer one names the images by one checksum instead:
-`{"v":1,"of":"<checksum>","digests":{"name":"sha256:…"}}`. A failure: `{"v":1,"error":"…"}`, one bounded ASCII
-line without credentials.
+`{"v":1,"containers":[{"name":…,"image":…,"digest":"sha256:…"}]}`. The kubelet cuts a message at 4096 bytes, so a
+longer one names the images by one checksum instead: `{"v":1,"of":"<checksum>","digests":{"name":"sha256:…"}}`. A
+failure: `{"v":1,"error":"…"}`, one bounded ASCII line without credentials.
 """
 
 from __future__ import annotations

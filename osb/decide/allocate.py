@@ -37,8 +37,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """`unmet`: pods missing after the grants. `reserved`: pods in stock that a waiter cannot take yet but
-      will.
+    """`unmet`: pods missing after the grants. `reserved`: pods in stock that a waiter cannot take yet but will.
     `demand`: pods that must still come: what is missing, can ever be provided, and is not reserved.
 
     `waiting`: by sandbox UID, for those that still miss something. `timed_out`: UIDs that left the line.
@@ -58,8 +57,7 @@ class Dealt:
 
 
 def grants(view: ServeView) -> Dealt:
-    """Deals the available pods to the line. Nothing is granted while the ledger is not ready or the pool is
-    held.
+    """Deals the available pods to the line. Nothing is granted while the ledger is not ready or the pool is held.
     """
     label = view.pool.fairness.label if view.pool.fairness else ""
     boxes = {w.box.uid: w for w in view.waiting}
@@ -179,8 +177,7 @@ def _need(one: Waiter, stock: Stock, now: datetime) -> Need:
 def _second_helping(
     group: Sequence[Waiter], needs: Sequence[Need], *, stock: Stock, served: dict[str, list[PodFact]]
 ) -> None:
-    """A share that could not be taken (only pods that the sandbox already had were left) goes to the next in
-    line.
+    """A share that could not be taken (only pods that the sandbox already had were left) goes to the next in line.
     """
     for one, need in zip(group, needs, strict=True):
         if not len(stock):

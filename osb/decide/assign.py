@@ -47,8 +47,7 @@ def assignable(box: BoxSpec, now: datetime) -> bool:
 def choose(
     box: BoxSpec, pools: Iterable[PoolSpec], *, profile: Profile, promised: Mapping[str, int] | None = None
 ) -> Choice:
-    """The best pool. `promised`: pods by pool name that waiting sandboxes will take and status does not show
-    yet.
+    """The best pool. `promised`: pods by pool name that waiting sandboxes will take and status does not show yet.
     """
     promised = promised or {}
     rejected: dict[str, str] = {}

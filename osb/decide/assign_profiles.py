@@ -1,8 +1,8 @@
 """Assign profiles: which checks and which score choose a pool for `poolRef: "*"` (spec/pool.md 12.2).
 
 In: the text of ConfigMap `pool-assign-profiles`, key `profiles`. Out: a `Table`. A text with any mistake
-changes nothing: the last good table stays and the mistakes are listed; a ConfigMap that is gone means the
-built-in default.
+changes nothing: the last good table stays and the mistakes are listed; a ConfigMap that is gone means
+the built-in default.
 """
 
 from __future__ import annotations

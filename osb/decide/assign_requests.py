@@ -42,11 +42,10 @@ def shown(value: Fraction | None) -> str:
 
 
 def pod_requests(template: Mapping[str, Any] | None) -> Requests:
-    """Regular and restartable init containers together, or the largest init step if that is more, plus
-    overhead.
+    """Regular and restartable init containers together, or the largest init step if that is more, plus overhead.
 
-    Requests given for the pod as a whole take the place of the sum. A limit without a request counts as the
-    request.
+    Requests given for the pod as a whole take the place of the sum. A limit without a request counts
+    as the request.
     """
     spec = _mapping((template or {}).get("spec"))
     steady = _total(_items(spec.get("containers")))

@@ -1,9 +1,8 @@
 """The plan for one sandbox: expiry, deletion, pool choice, pause, pods, endpoints, status, in this order.
 
-In: a `BatchView`. Out: a `Plan` whose status is whole (`osb.apply.status` writes it when it differs) and
-whose `again` always respects the expiry. Actions with a version are decided on `view.spec.version`; a later
-one in the same plan builds on the answer of an earlier one. Rules: spec/batchsandbox.md 6 to 13. Next:
-`osb.apply.execute`.
+In: a `BatchView`. Out: a `Plan` whose status is whole (`osb.apply.status` writes it when it differs) and whose
+`again` always respects the expiry. Actions with a version are decided on `view.spec.version`; a later one in the
+same plan builds on the answer of an earlier one. Rules: spec/batchsandbox.md 6 to 13. Next: `osb.apply.execute`.
 """
 
 from __future__ import annotations
@@ -72,9 +71,7 @@ def plan(view: BatchView) -> Plan:
 
 
 def _expired(view: BatchView) -> Plan:
-    """Delete and stop: nothing else is decided about an object that is going. UID and version must still
-    match.
-    """
+    """Delete and stop: nothing else is decided about an object that is going. UID and version must still match."""
     spec = view.spec
     assert spec.expire is not None
     text = f"expireTime {times.format(spec.expire)} has passed"
@@ -88,9 +85,7 @@ def _expired(view: BatchView) -> Plan:
 
 
 def _deleting(view: BatchView) -> Plan:
-    """Only our own finalizer matters, by its presence; errors of the spec do not. Nothing is created any
-    more.
-    """
+    """Only our own finalizer matters, by its presence; errors of the spec do not. Nothing is created any more."""
     spec = view.spec
     if names.FINALIZER_TASKS not in spec.finalizers:
         return Plan(reasons=("terminating; nothing of ours holds it",))
@@ -130,8 +125,8 @@ def _pods(view: BatchView, move: Move) -> PodWork:
 
 
 def _as_patched(view: BatchView, work: PodWork) -> BatchView:
-    """What is shown is shown of the record that this plan writes: its own patch is no event that would bring another
-    pass."""
+    """What is shown is shown of the record that this plan writes: its own patch is no event that would
+    bring another pass."""
     return view if work.record is None else replace(view, spec=replace(view.spec, record=work.record))
 
 

@@ -92,9 +92,7 @@ def _surplus(view: BatchView, own: boxslots.Owned, work: PodWork) -> None:
 
 
 def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Record | None:
-    """Notice losses, write them into the record, and remove terminal pods that are due. Returns the new
-    record.
-    """
+    """Notice losses, write them into the record, and remove terminal pods that are due. Returns the new record."""
     spec = view.spec
     delivered = frozenset(s for s in range(spec.replicas) if claims.delivered(spec, s))
     lost: dict[int, str] = {}

@@ -1,9 +1,8 @@
 """Which pods of a sandbox count as failing, and since when it matters.
 
-In: pods, phase, now. Out: a summary for conditions, and when to look again because a grace ends. Terminating
-pods never count. Image and configuration reasons must have lasted a while, because a Secret may follow its
-sandbox and an image its push; crash loops, unusable image names and terminal phases count at once
-(spec/batchsandbox.md 10.2).
+In: pods, phase, now. Out: a summary for conditions, and when to look again because a grace ends. Terminating pods
+never count. Image and configuration reasons must have lasted a while, because a Secret may follow its sandbox and
+an image its push; crash loops, unusable image names and terminal phases count at once (spec/batchsandbox.md 10.2).
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ RESUME_GRACE = 120.0  # the same while resuming: pulls right after a push often 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """`reasons` by pod name, in pod order; `observed` pods were looked at; `again`: seconds until a grace
-    ends.
-    """
+    """`reasons` by pod name, in pod order; `observed` pods were looked at; `again`: seconds until a grace ends."""
 
     reasons: tuple[tuple[str, str], ...] = ()
     observed: int = 0

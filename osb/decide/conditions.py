@@ -1,8 +1,8 @@
 """`Conditions`: the condition list of one status while it is being decided.
 
-Only True conditions are stored; clearing one removes it. The transition time moves when the status flips,
-absent counting as False, and not when only reason or message change (spec/batchsandbox.md 10.4). Next:
-`osb.decide.status`.
+Only True conditions are stored; clearing one removes it. The transition time moves when the status
+flips, absent counting as False, and not when only reason or message change (spec/batchsandbox.md
+10.4). Next: `osb.decide.status`.
 """
 
 from __future__ import annotations

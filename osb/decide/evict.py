@@ -1,10 +1,9 @@
-"""Which idle pods must leave the stock: evict label, cordoned or draining node, ended, stuck (spec/pool.md
-10).
+"""Which idle pods must leave the stock: evict label, cordoned or draining node, ended, stuck (spec/pool.md 10).
 
-Ended pods go at once. Evictions are paced by the scale budget. A stuck pod (not ready, no transition for two
-minutes) is replaced one at a time, the pause doubling until some pod becomes Ready; unschedulable pods are
-held, because another one would not fit either. Held pods are never evicted; they are looked at again after
-their release.
+Ended pods go at once. Evictions are paced by the scale budget. A stuck pod (not ready, no transition for
+two minutes) is replaced one at a time, the pause doubling until some pod becomes Ready; unschedulable pods
+are held, because another one would not fit either. Held pods are never evicted; they are looked at again
+after their release.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class Stuck:
 
 
 def stuck_pods(idle: Iterable[PodFact], now_ms: int) -> list[PodFact]:
-    """Idle pods that are live, scheduled or not yet judged, and have not moved for the grace time; oldest
-    first.
+    """Idle pods that are live, scheduled or not yet judged, and have not moved for the grace time; oldest first.
     """
     waiting = (p for p in idle if p.live and not p.ready and not p.unschedulable)
     found = [p for p in waiting if now_ms - moved_at(p) >= GRACE_MS]
@@ -80,8 +78,8 @@ def pause_ms(replaced: int) -> int:
 def stuck_replacement(
     pods: Iterable[PodFact], idle: Iterable[PodFact], *, replaced: int, last_ms: int, now_ms: int
 ) -> Stuck:
-    """At most one replacement a pass. `pods` are all pods of the pool: one that became Ready since resets the
-    pause.
+    """At most one replacement a pass. `pods` are all pods of the pool: one that became Ready since
+    resets the pause.
     """
     idle = list(idle)
     if replaced and any(p.ready and p.ready_since > last_ms for p in pods):

@@ -18,8 +18,8 @@ IMPOSSIBLE = timedelta(minutes=5)  # our clock may be this far behind the object
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """`due`: delete now. `again`: seconds until the next look, None without an expireTime. `doubt`: why not
-    deleted.
+    """`due`: delete now. `again`: seconds until the next look, None without an expireTime. `doubt`:
+    why not deleted.
     """
 
     due: bool = False

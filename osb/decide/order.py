@@ -20,9 +20,7 @@ PRIORITY_CEILING = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiter:
-    """One sandbox that misses pods. `slots`: wanted and not in the ledger yet. `had`: every name of its
-    record.
-    """
+    """One sandbox that misses pods. `slots`: wanted and not in the ledger yet. `had`: every name of its record."""
 
     name: str
     uid: str

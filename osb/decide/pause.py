@@ -1,11 +1,10 @@
 """What a pause intent means in a state: one pure table, and the moves behind each of its answers.
 
-In: a `BatchView` of a sandbox that is not deleting. Out: a `Move`: what to put into the next status (one
-write), actions, and whether the pods are left to this module. Every pass decides again from facts, so it may
-die after any write. An intent is compared with the state; the generation only tells whether something new was
-asked, because every spec edit raises it (spec/clients.md 9, spec/pause-resume-snapshot.md 4).
-`docs/pause-resume.md` shows the same table. Next: `osb.decide.pausing` and `osb.decide.resuming`, then
-`osb.decide.batch`.
+In: a `BatchView` of a sandbox that is not deleting. Out: a `Move`: what to put into the next status (one write),
+actions, and whether the pods are left to this module. Every pass decides again from facts, so it may die after any
+write. An intent is compared with the state; the generation only tells whether something new was asked, because
+every spec edit raises it (spec/clients.md 9, spec/pause-resume-snapshot.md 4). `docs/pause-resume.md` shows the
+same table. Next: `osb.decide.pausing` and `osb.decide.resuming`, then `osb.decide.batch`.
 """
 
 from __future__ import annotations

@@ -214,8 +214,7 @@ def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:
 
 
 def _finish_detach(view: BatchView) -> Move:
-    """Second phase belongs to the pool: delete the pod, then remove finalizer and record. Without a pool: to
-    us.
+    """Second phase belongs to the pool: delete the pod, then remove finalizer and record. Without a pool: to us.
     """
     spec = view.spec
     pool = claims.effective_pool(spec)[0]

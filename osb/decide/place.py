@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 
 class Need(NamedTuple):
-    """`whole`: all or nothing. `holds_back`: when such a need cannot be met now, later ones get nothing
-    either.
-    """
+    """`whole`: all or nothing. `holds_back`: when such a need cannot be met now, later ones get nothing either."""
 
     pods: int
     whole: bool = False

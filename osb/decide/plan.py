@@ -62,9 +62,8 @@ class Recycle:
     """One step for a pod in `rel` or `dirty` (see `osb.decide.recycle`); apply proves the entry first.
 
     `delete`: DELETE with UID. `attempt`: a restart, by the pod's own recycle key. `free`: clean, acknowledge
-      on the
-    sandbox, then put it back. `gone`: acknowledge, then drop it. `failed`: the pinned policy could not be
-      carried out.
+    on the sandbox, then put it back. `gone`: acknowledge, then drop it. `failed`: the pinned policy could not
+    be carried out.
     """
 
     name: str
@@ -84,9 +83,8 @@ class Recycle:
 class Move:
     """One ledger move: `what` is its name in `osb.store.ledger` (gone, lost, born, orphan, release, conf).
 
-    `live`: read the pod first and move only if it is gone, terminal, terminating or another one.
-      `confirm_box`: read
-    the sandbox first and move only if `osb.decide.poolrelease.why_back` still says so.
+    `live`: read the pod first and move only if it is gone, terminal, terminating or another one. `confirm_box`:
+    read the sandbox first and move only if `osb.decide.poolrelease.why_back` still says so.
     """
 
     what: str

@@ -48,8 +48,7 @@ def label_value(box: str) -> str:
 
 
 def build(spec: BoxSpec, slot: int) -> dict[str, Any]:
-    """The pod of `slot`. Raises InvalidInput (`spec.template` or `spec.shardPatches[i]`) when it cannot be
-    built.
+    """The pod of `slot`. Raises InvalidInput (`spec.template` or `spec.shardPatches[i]`) when it cannot be built.
     """
     template = spec.template
     if template is None:
@@ -107,9 +106,9 @@ def solidify(
 ) -> dict[str, Any]:
     """The template of a pooled pod that is being paused.
 
-    The pool's own template while the pod carries the pool's current revision; else the live pod without what
-    the API server, admission and we have put into it: such fields are refused, injected twice or stale when
-    submitted again.
+    The pool's own template while the pod carries the pool's current revision; else the live pod without
+    what the API server, admission and we have put into it: such fields are refused, injected twice or stale
+    when submitted again.
     """
     meta = _part(pod, "metadata")
     labels: Mapping[str, str] = _part(meta, "labels")
@@ -209,9 +208,7 @@ def _own_metadata(spec: BoxSpec, slot: int, pod: Mapping[str, Any]) -> dict[str,
 
 
 def _other_owners(spec: BoxSpec, meta: Mapping[str, Any]) -> list[Any]:
-    """Owners that a patch added, except a second controller: with two, the API server refuses the pod for
-    ever.
-    """
+    """Owners that a patch added, except a second controller: with two, the API server refuses the pod for ever."""
     return [
         o
         for o in meta.get("ownerReferences") or ()

@@ -1,9 +1,8 @@
 """The full pass of a pool as one pure function: `plan(view)` (spec/pool.md 5, 8-11, 13).
 
-Sort every pod, take back what is given back, deal what is ready, decide who leaves (ended, tainted, evicted,
-old, stuck), size the rest, and describe the result in a status. Each step looks at the numbers that the steps
-before it leave. Cost: one walk over pods, entries and sandboxes, and sorts of idle pods. Next:
-`osb.apply.poolplan`.
+Sort every pod, take back what is given back, deal what is ready, decide who leaves (ended, tainted, evicted, old,
+stuck), size the rest, and describe the result in a status. Each step looks at the numbers that the steps before it
+leave. Cost: one walk over pods, entries and sandboxes, and sorts of idle pods. Next: `osb.apply.poolplan`.
 """
 
 from __future__ import annotations

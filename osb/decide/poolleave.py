@@ -1,8 +1,7 @@
 """What the steps of a full pass hand on (`Work`), and who leaves the stock in it.
 
-Ended and tainted pods go at once, evicted ones paced, old ones within the rollout's budget, a stuck one after
-its pause (spec/pool.md 8, 10; spec/pitfalls.md 23). In and out: `Work`. Next: `osb.decide.pool` sizes what is
-left.
+Ended and tainted pods go at once, evicted ones paced, old ones within the rollout's budget, a stuck one after its
+pause (spec/pool.md 8, 10; spec/pitfalls.md 23). In and out: `Work`. Next: `osb.decide.pool` sizes what is left.
 """
 
 from __future__ import annotations
@@ -72,9 +71,7 @@ def leave(work: Work) -> Rollout:
 
 
 def rolled_out(work: Work, *, evicted: int = 0) -> Rollout:
-    """Old pods; none is replaced while creates are refused or not possible, since nothing would take its
-    place.
-    """
+    """Old pods; none is replaced while creates are refused or not possible, since nothing would take its place."""
     view, found = work.view, work.found
     able = view.pool.creatable and not view.memory.create_failures and not view.pool.hold and view.mirror_fresh
     rolled = rollout(

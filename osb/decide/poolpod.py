@@ -19,8 +19,7 @@ _OWN_ANNOTATIONS = (names.RESTART_RECORD, names.ADOPTED)
 
 
 def pool_pod(pool: PoolSpec, revision: str, name: str) -> dict[str, Any]:
-    """Labels, annotations, finalizers and spec of the template; our name, labels and owner. Shares its
-    values.
+    """Labels, annotations, finalizers and spec of the template; our name, labels and owner. Shares its values.
 
     Labels and annotations that say who owns a pod or what happened to it cannot come from a template. Raises
     InvalidInput when there is no template.

@@ -1,9 +1,8 @@
 """Which held pods come back, and what becomes of pods that are on their way back (spec/pool.md 6, 11).
 
-A pod comes back when its sandbox asks for that, goes, shrinks, or no longer claims it. Only pods that the
-ledger attributes to a sandbox are given back on its behalf. A claim that ended without the handshake leaves
-its mark on the pod first (label `suspect`), so that even without the ledger nobody gets it before it was
-recycled.
+A pod comes back when its sandbox asks for that, goes, shrinks, or no longer claims it. Only pods that the ledger
+attributes to a sandbox are given back on its behalf. A claim that ended without the handshake leaves its mark on
+the pod first (label `suspect`), so that even without the ledger nobody gets it before it was recycled.
 """
 
 from __future__ import annotations
@@ -249,11 +248,9 @@ def _recycle_dirty(view: PoolView, out: Returns, found: Sorted, *, budget: int) 
 
 
 def _acknowledge(view: PoolView, out: Returns, box: BoxSpec, *, mine: dict[str, LedgerEntry]) -> None:
-    """Names that the sandbox waits for although the ledger attributes them to it no more: their pods are
-    gone.
+    """Names that the sandbox waits for although the ledger attributes them to it no more: their pods are gone.
 
-    A sandbox of which nothing at all is held is let go by whoever carries the plan out, after the moves
-    above.
+    A sandbox of which nothing at all is held is let go by whoever carries the plan out, after the moves above.
     """
     if box.record_error is not None or not _concerns(box, view):
         return

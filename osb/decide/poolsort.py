@@ -1,8 +1,7 @@
-"""Every pod of a pool in exactly one place: held, idle, leaving, suspect; and the ledger moves that facts
-call for.
+"""Every pod of a pool in exactly one place: held, idle, leaving, suspect; and the ledger moves that
+facts call for.
 
-In: `PoolView`. Out: `Sorted`. One walk over pods and ledger entries; `osb.decide.pool` builds the plan from
-it.
+In: `PoolView`. Out: `Sorted`. One walk over pods and ledger entries; `osb.decide.pool` builds the plan from it.
 """
 
 from __future__ import annotations

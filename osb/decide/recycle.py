@@ -28,8 +28,7 @@ Kind = Literal["wait", "delete", "attempt", "free", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`free`: done, acknowledge and put it back. `gone`: the pod is no more, acknowledge. `attempt`: one
-      restart.
+    """`free`: done, acknowledge and put it back. `gone`: the pod is no more, acknowledge. `attempt`: one restart.
 
     `wait` says when to look again (seconds), or None when an event will come. `record` is the restart record
     to write before the attempt (by the pod's own recycle key only). `failed`: the policy could not be carried

@@ -1,5 +1,4 @@
-"""Which idle pods of an old revision are replaced now, and which revision is the current one (spec/pool.md
-8).
+"""Which idle pods of an old revision are replaced now, and which revision is the current one (spec/pool.md 8).
 
 Held pods are never touched; they are replaced after their release. Next: `osb.decide.pool` dooms what is
 named here and counts as many replacements as supply.
@@ -17,8 +16,7 @@ from osb.facts.pod import PodFact
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """`replace`: idle pods to remove now, least useful first. `old`: pods of another revision, held ones
-    included.
+    """`replace`: idle pods to remove now, least useful first. `old`: pods of another revision, held ones included.
     """
 
     replace: tuple[PodFact, ...] = ()
@@ -39,8 +37,7 @@ def rollout(
     """Ready old pods go within the budget, not-ready old ones within `may_remove_pending` (the scale budget).
 
     The budget's base is all schedulable pods; idle pods that are not ready and those already on their way out
-    (`gone_soon`, with their replacements not there yet) count as unavailable. A crashed pod of a tenant does
-    not.
+    (`gone_soon`, with their replacements not there yet) count as unavailable. A crashed pod of a tenant does not.
     """
     idle = list(idle)
     held = list(held)

@@ -16,13 +16,10 @@ from osb.facts.pod import PodFact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """`held`: live pods that sandboxes have, get or give back. `ready`, `pending`: idle pods, neither
-      terminal nor
-    leaving nor suspect; pending includes creates not seen yet. `leaving`: terminating, doomed, evicting,
-      terminal.
-    `suspect`: unknown history, will be recycled. `unseen`: creates not observed (open expectations).
-    `supply`: pods that waiters miss. `rolling`: ready idle pods that a rollout removes in this pass (part of
-      `leaving`).
+    """`held`: live pods that sandboxes have, get or give back. `ready`, `pending`: idle pods, neither terminal nor
+    leaving nor suspect; pending includes creates not seen yet. `leaving`: terminating, doomed, evicting, terminal.
+    `suspect`: unknown history, will be recycled. `unseen`: creates not observed (open expectations). `supply`:
+    pods that waiters miss. `rolling`: ready idle pods that a rollout removes in this pass (part of `leaving`).
     """
 
     held: int = 0
@@ -142,9 +139,7 @@ def _removals(n: Numbers, b: Band, found: ScaleDecision) -> ScaleDecision:
 
 
 def usefulness(pod: PodFact, revision: str) -> tuple[object, ...]:
-    """Sort key, least useful first: ended, not scheduled, not ready, old revision, more restarts, newest,
-    name.
-    """
+    """Sort key, least useful first: ended, not scheduled, not ready, old revision, more restarts, newest, name."""
     return (
         not pod.terminal,
         bool(pod.scheduled or pod.node),

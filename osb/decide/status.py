@@ -1,10 +1,9 @@
 """Status and endpoints of a sandbox, from a view. Pure, so whoever knows the facts first may write them.
 
 In: a `BatchView` and, from `osb.decide.pause`, an optional `Change`. Out: the whole status (every counter,
-explicit empties, so that a merge patch also clears) and the endpoint list by slot. The pool's fast pass
-calls the same functions for a sandbox that it has just granted pods: a view of its spec and the granted pods
-by slot is enough. Rules: spec/batchsandbox.md 10 and 11, spec/additions.md 2.2, spec/clients.md 4. Next:
-`osb.apply.status`.
+explicit empties, so that a merge patch also clears) and the endpoint list by slot. The pool's fast pass calls the
+same functions for a sandbox that it has just granted pods: a view of its spec and the granted pods by slot is
+enough. Rules: spec/batchsandbox.md 10 and 11, spec/additions.md 2.2, spec/clients.md 4. Next: `osb.apply.status`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class Change:
     """What pause and resume want in the next status, written together with everything else in one patch.
 
     `phase` None leaves it to the pods. `ack`: this generation's intent is answered. `conditions` are (type,
-    reason, message) to store; `cleared` types go; `renew` starts the operation's clock (`Progressing`)
-    again.
+    reason, message) to store; `cleared` types go; `renew` starts the operation's clock (`Progressing`) again.
     """
 
     phase: str | None = None
@@ -62,9 +60,7 @@ class _Draft:
 
 
 def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
-    """The next status. Equal input gives an equal result, so an unchanged one is recognised and not
-    written.
-    """
+    """The next status. Equal input gives an equal result, so an unchanged one is recognised and not written."""
     spec = view.spec
     counters = _counters(view)
     draft = _Draft(
@@ -99,9 +95,8 @@ def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
 def endpoints(view: BatchView, *, phase: str | None = None) -> list[str] | None:
     """The addresses to publish, position = slot; None when what is published is already right.
 
-    "" for a slot that is absent, terminating, terminal or not yet addressed; `[]` when nothing is listed,
-    and while pausing or paused; never created empty. `phase` is the phase about to be written, if it
-    changes.
+    "" for a slot that is absent, terminating, terminal or not yet addressed; `[]` when nothing is listed, and
+    while pausing or paused; never created empty. `phase` is the phase about to be written, if it changes.
     """
     found = [] if (phase or view.spec.phase) in SUSPENDED else _addresses(view)
     published = view.spec.endpoints
@@ -112,9 +107,7 @@ def endpoints(view: BatchView, *, phase: str | None = None) -> list[str] | None:
 
 
 def without_types(status: Mapping[str, Any], allowed: frozenset[str]) -> dict[str, Any]:
-    """The status as a server with older CRDs accepts it: other condition types move into Progressing's
-    message.
-    """
+    """The status as a server with older CRDs accepts it: other condition types move into Progressing's message."""
     kept = [c for c in status["conditions"] if c["type"] in allowed]
     moved = "; ".join(f"{c['type']}: {c['message']}" for c in status["conditions"] if c["type"] not in allowed)
     if moved:
@@ -178,9 +171,7 @@ def _addresses(view: BatchView) -> list[str]:
 
 
 def _phase(draft: _Draft) -> str:
-    """The phase that the pods give, with `PodFailed` set and cleared on the way (spec/batchsandbox.md
-    10.3).
-    """
+    """The phase that the pods give, with `PodFailed` set and cleared on the way (spec/batchsandbox.md 10.3)."""
     current = draft.view.spec.phase
     if current in SUSPENDED:
         return current
@@ -325,8 +316,7 @@ def _facts_conditions(draft: _Draft) -> None:
 
 
 def _capacity(draft: _Draft) -> None:
-    """PoolAllocationPending: only while pods are missing *and* the pool cannot grow; a client turns it into
-    429.
+    """PoolAllocationPending: only while pods are missing *and* the pool cannot grow; a client turns it into 429.
     """
     view, conditions = draft.view, draft.conditions
     waits = bool(draft.missing) and claims.pooled(view.spec) and view.spec.phase not in SUSPENDED

@@ -1,8 +1,7 @@
 """Generate the tasks of a sandbox from its task template and shard task patches.
 
-In: `spec.taskTemplate`, `spec.shardTaskPatches`, the index. Out: the task in its wire form, or `InvalidInput`
-for that index only: one bad patch stops one task, never the object (spec/tasks.md 1, 8). Next:
-`osb.decide.tasks`.
+In: `spec.taskTemplate`, `spec.shardTaskPatches`, the index. Out: the task in its wire form, or `InvalidInput` for
+that index only: one bad patch stops one task, never the object (spec/tasks.md 1, 8). Next: `osb.decide.tasks`.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ def _words(value: object, path: str) -> list[str]:
 
 
 def _env(value: object, path: str) -> list[dict[str, str]]:
-    """Only literal values: an executor cannot resolve `valueFrom`, so it is refused instead of silently
-    dropped.
+    """Only literal values: an executor cannot resolve `valueFrom`, so it is refused instead of silently dropped.
     """
     if value is None:
         return []

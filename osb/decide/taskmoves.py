@@ -209,9 +209,7 @@ class Work:
         )  # fmt: skip
 
     def _gone(self, node: Node, answer: Answer) -> bool:
-        """The executor answered and no longer has it. In a sandbox that goes away no task of ours may be
-        left.
-        """
+        """The executor answered and no longer has it. In a sandbox that goes away no task of ours may be left."""
         if self.view.intent == RUN:
             return answer.find(task_name(self.view.box, node.index)) is None
         return all(index_of(self.view.box, task.name) is None for task in answer.tasks)
@@ -223,9 +221,7 @@ class Work:
     # -- the intent --------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Nodes stopped by a pause that is over (failed, or resumed): finished ones stay so, others start
-        anew.
-        """
+        """Nodes stopped by a pause that is over (failed, or resumed): finished ones stay so, others start anew."""
         if self.view.intent == PAUSE:
             return
         for node in list(self.nodes.values()):
@@ -335,8 +331,7 @@ class Work:
     # -- stopping and releasing --------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Mark what must end: everything (delete, pause), indexes cut by a scale-in, finished ones under
-        Release.
+        """Mark what must end: everything (delete, pause), indexes cut by a scale-in, finished ones under Release.
         """
         for node in list(self.nodes.values()):
             why = self._stop_reason(node)

@@ -1,9 +1,8 @@
 """`Node`: what the controller remembers about one task; `Answer`: what its executor said. Pure data.
 
 In: nothing. Out: the types that `osb.decide.tasks` (the transition), `osb.apply.tasks` (the client) and
-`osb.reconcile.tasks` (the pass) share. Nodes are kept in Redis per sandbox UID (`osb.store.taskstate`); a
-lost node is derived again from what the executors report and from the `task-results` annotation
-(spec/tasks.md 7).
+`osb.reconcile.tasks` (the pass) share. Nodes are kept in Redis per sandbox UID (`osb.store.taskstate`); a lost
+node is derived again from what the executors report and from the `task-results` annotation (spec/tasks.md 7).
 
 =========  ==========================================================================================
 resource   meaning
@@ -45,9 +44,7 @@ BY_RESULT = "result"
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, kw_only=True, omit_defaults=True):
-    """One task. Times are seconds since the epoch, 0 = never. New members go at the end (array form in
-    Redis).
-    """
+    """One task. Times are seconds since the epoch, 0 = never. New members go at the end (array form in Redis)."""
 
     index: int
     resource: str = PENDING

@@ -93,9 +93,7 @@ def step(view: DriveView) -> Step:
 
 
 def _drop_cut(view: DriveView, nodes: Mapping[int, Node]) -> dict[int, Node]:
-    """Without the nodes beyond replicas that are over: their tasks are stopped, their results no longer
-    count.
-    """
+    """Without the nodes beyond replicas that are over: their tasks are stopped, their results no longer count."""
     if view.intent != RUN:
         return dict(nodes)
     return {i: n for i, n in nodes.items() if i < view.replicas or n.resource != RELEASED or _owed(view, n)}
@@ -107,9 +105,7 @@ def _owed(view: DriveView, node: Node) -> bool:
 
 
 def _results(view: DriveView, nodes: Mapping[int, Node]) -> Results | None:
-    """Results to write now: where the executor is about to forget them, or the pod is gone. Not while
-    deleting.
-    """
+    """Results to write now: where the executor is about to forget them, or the pod is gone. Not while deleting."""
     if view.intent == DELETE:
         return None
     new = [
@@ -284,8 +280,7 @@ def counters(states: Iterable[Node], spec: BoxSpec) -> TaskCounters:
 
 
 def summary(states: Iterable[Node], spec: BoxSpec) -> TaskSummary:
-    """What the sandbox's own pass must know: counters, whether a pause may go on, and the slots that are
-    over.
+    """What the sandbox's own pass must know: counters, whether a pause may go on, and the slots that are over.
 
     `done` are the slots given back for good under policy Release: no pod is made or wanted for them again.
     `busy` are the slots whose pod still has a task.

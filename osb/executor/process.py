@@ -1,10 +1,8 @@
-"""Real processes: start in a session of its own, recognise after a restart, signal all of it, see what is
-left.
+"""Real processes: start in a session of its own, recognise after a restart, signal all of it, see what is left.
 
-A process of a task is one of its session, or one that left it (`setsid`) and still carries the task's mark in
-its environment. A small shell wrapper leads the session: it outlives SIGTERM, waits for the command to really
-end, and writes the exit code. A process is recognised by pid and start time, so that a reused pid is never
-signalled.
+A process of a task is one of its session, or one that left it (`setsid`) and still carries the task's mark in its
+environment. A small shell wrapper leads the session: it outlives SIGTERM, waits for the command to really end, and
+writes the exit code. A process is recognised by pid and start time, so that a reused pid is never signalled.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""`Table`: the tasks of one executor and the rules of the contract (spec/tasks.md 2.3, 2.4), without their
-defects.
+"""`Table`: the tasks of one executor and the rules of the contract (spec/tasks.md 2.3, 2.4),
+without their defects.
 
-In: desired sets. Out: the list of tasks. At most one task is active; a task that replaces another one waits
-as Pending until the other is really gone. Stopping is SIGTERM to every process of the task, SIGKILL after 10
-s, and the task is listed until nothing of it is left. A time-out stays a time-out after the process has
-ended. Not thread-safe: one loop calls it. `tick` does what time brings and says when it wants to be called
-again.
+In: desired sets. Out: the list of tasks. At most one task is active; a task that replaces another one waits as
+Pending until the other is really gone. Stopping is SIGTERM to every process of the task, SIGKILL after 10 s, and
+the task is listed until nothing of it is left. A time-out stays a time-out after the process has ended. Not
+thread-safe: one loop calls it. `tick` does what time brings and says when it wants to be called again.
 """
 
 from __future__ import annotations
@@ -194,8 +193,7 @@ class Table:
     # -- after a restart ---------------------------------------------------------------------------------
 
     def _adopt(self) -> None:
-        """Take over what the last executor left: running processes by pid and start time, and finished
-        results.
+        """Take over what the last executor left: running processes by pid and start time, and finished results.
 
         A task whose process is gone without an exit code went down with its container: it is dropped, so that
         the next `setTasks` starts it again.

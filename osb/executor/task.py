@@ -1,8 +1,7 @@
 """One task: what was asked, which process it became, and its folder on disk.
 
-Folder `<data>/<name>/`: `task.json` (this record, replaced atomically), `pid`, `exit` (the exit code, written
-by the wrapper around the command), `stdout.log`, `stderr.log`. An executor that restarts finds everything
-there.
+Folder `<data>/<name>/`: `task.json` (this record, replaced atomically), `pid`, `exit` (the exit code, written by
+the wrapper around the command), `stdout.log`, `stderr.log`. An executor that restarts finds everything there.
 """
 
 from __future__ import annotations

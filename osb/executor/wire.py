@@ -1,5 +1,5 @@
-"""What is on the wire: requests read leniently, answers in the exact shape that controllers know
-(spec/tasks.md 2.1).
+"""What is on the wire: requests read leniently, answers in the exact shape that controllers
+know (spec/tasks.md 2.1).
 
 Flat task objects, whole seconds in UTC with `Z`, empty members left out, JSON with a trailing newline.
 """
@@ -75,9 +75,7 @@ def _json(body: bytes) -> Any:
 
 
 def read_task(raw: Mapping[str, Any]) -> Obj:
-    """Name and process of a request; status and unknown members are ignored. Raises BadRequest for wrong
-    types.
-    """
+    """Name and process of a request; status and unknown members are ignored. Raises BadRequest for wrong types."""
     name = raw["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadRequest(f"invalid request body: {name!r} cannot be a task name")

@@ -1,10 +1,8 @@
-"""`BatchView` and `SnapshotView`: everything one decision about a sandbox or a snapshot may know, `now`
-included.
+"""`BatchView` and `SnapshotView`: everything one decision about a sandbox or a snapshot may know, `now` included.
 
-`osb.reconcile.gather` fills them; `osb.decide.batch` and `osb.decide.snapshot` read nothing else. Whatever a
-field says about a pod has been verified: a pod is in `pods` only if this sandbox's UID is its controller,
-and in `slots` only if record, ledger and the pod's own owner agree that the sandbox has it
-(spec/batchsandbox.md 9.1).
+`osb.reconcile.gather` fills them; `osb.decide.batch` and `osb.decide.snapshot` read nothing else. Whatever a field
+says about a pod has been verified: a pod is in `pods` only if this sandbox's UID is its controller, and in `slots`
+only if record, ledger and the pod's own owner agree that the sandbox has it (spec/batchsandbox.md 9.1).
 """
 
 from __future__ import annotations
@@ -22,10 +20,9 @@ from osb.facts.pod import PodFact
 class Waiting:
     """Why a pooled sandbox misses pods, as the pool side sees it.
 
-    `code` is one of `names.WAIT_CODES`. `cannot_grow` is True only while the pool (or every pool that fits
-    `*`) is at its maximum. `position` 0 means unknown. `refresh` lets a changed position alone rewrite the
-    message; the caller sets it at most every 10 s, so that a long line does not cost a write per grant
-    (spec/additions.md 2.2).
+    `code` is one of `names.WAIT_CODES`. `cannot_grow` is True only while the pool (or every pool that fits `*`) is
+    at its maximum. `position` 0 means unknown. `refresh` lets a changed position alone rewrite the message; the
+    caller sets it at most every 10 s, so that a long line does not cost a write per grant (spec/additions.md 2.2).
     """
 
     code: str

@@ -1,8 +1,7 @@
 """`connect(settings)` → `Kube`: everything that is asked of the API server, in one object.
 
 Make it after fork (nothing is opened before the first call; a child process that inherits one makes its own
-session). It is thread-safe; `pool` is the number of connections kept, at least the number of threads plus
-watches.
+session). It is thread-safe; `pool` is the number of connections kept, at least the number of threads plus watches.
 """
 
 from __future__ import annotations

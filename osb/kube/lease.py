@@ -1,10 +1,9 @@
 """The installation's Lease: the same object that the reference controller elects its leader with.
 
-All processes of an installation share one identity, so this is no election among them: while we hold the
-Lease the reference does not act, and while anybody else holds it nothing of ours is enqueued or written.
-Identities are never kept in Redis, so losing Redis does not lose the Lease. Whoever renews (beat, or a
-watcher when beat is silent) is decided by the caller (`osb.reconcile.installation`), which also publishes the
-state.
+All processes of an installation share one identity, so this is no election among them: while we hold the Lease the
+reference does not act, and while anybody else holds it nothing of ours is enqueued or written. Identities are
+never kept in Redis, so losing Redis does not lose the Lease. Whoever renews (beat, or a watcher when beat is
+silent) is decided by the caller (`osb.reconcile.installation`), which also publishes the state.
 
 A foreign holder counts as gone when its record did not change for its own duration *while we watched*: clocks
 of two machines are never compared. States:

@@ -1,9 +1,8 @@
 """Writes: create, patch, replace, delete. Sent once; the answer is the object as stored.
 
-Act on identity: `delete` takes the UID (and the version, where the decision depends on content) as
-preconditions. A merge patch replaces lists whole, so a patch of finalizers, owners or conditions must carry
-the resourceVersion it was computed from (spec/pitfalls.md 31); one without is a programming error here, not a
-lost finalizer later.
+Act on identity: `delete` takes the UID (and the version, where the decision depends on content) as preconditions.
+A merge patch replaces lists whole, so a patch of finalizers, owners or conditions must carry the resourceVersion
+it was computed from (spec/pitfalls.md 31); one without is a programming error here, not a lost finalizer later.
 """
 
 from __future__ import annotations

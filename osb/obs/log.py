@@ -1,10 +1,9 @@
 """Structured log lines, one JSON object each: level, ts, logger, caller, msg, then the keys given.
 
-`setup(settings)` once per process start; `get_logger("name")` anywhere, also before. Inside `with
-reconcile(...)` every line of the thread carries the key and the reconcile id. SIGUSR1 switches between the
-configured level and debug. What people must not see never gets out: values under suspicious keys, whole
-objects, tokens and passwords in text are masked here, and no caller has to remember it. Lines of other
-libraries take the same path.
+`setup(settings)` once per process start; `get_logger("name")` anywhere, also before. Inside `with reconcile(...)`
+every line of the thread carries the key and the reconcile id. SIGUSR1 switches between the configured level and
+debug. What people must not see never gets out: values under suspicious keys, whole objects, tokens and passwords
+in text are masked here, and no caller has to remember it. Lines of other libraries take the same path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Every metric, in one table; docs/metrics.md is printed from it, and a test compares the two.
 
-Names of the reference's library are kept with their labels (dashboards exist); ours begin with
-`opensandbox_`. No label ever holds the name of a sandbox or a pod. Next stop: `osb.obs.metrics`, which makes
-and sets them.
+Names of the reference's library are kept with their labels (dashboards exist); ours begin with `opensandbox_`. No
+label ever holds the name of a sandbox or a pod. Next stop: `osb.obs.metrics`, which makes and sets them.
 """
 
 from __future__ import annotations

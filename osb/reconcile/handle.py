@@ -1,8 +1,8 @@
 """Take a key, run its recipe, turn the outcome into queue operations, metrics and one log line.
 
-In: a key from a Celery task (a wake-up or a hand-sent task). Out: a short sentence that Flower shows. Nothing else
-decides on retries. The recipe of the kind comes next: `osb.reconcile.pool`, `.batchsandbox`, `.snapshot`, `.recycle`,
-`.tasks`.
+In: a key from a Celery task (a wake-up or a hand-sent task). Out: a short sentence that Flower shows. Nothing
+else decides on retries. The recipe of the kind comes next: `osb.reconcile.pool`, `.batchsandbox`,
+`.snapshot`, `.recycle`, `.tasks`.
 
 The task loops while its key is dirty again, bounded by passes and time, instead of waiting for the next wake-up:
 under load one pass serves all that came in during the last one.

@@ -1,9 +1,9 @@
 """The hot path: all waiters of one pool in one pass (design.md 5).
 
 In: the line and the ready idle pods, read from Redis; no API reads. `osb.decide.allocate` deals for all waiters at
-once, one script takes exactly those pods, then two patches per sandbox go out in parallel (`osb.reconcile.deliver`).
-The pass costs what its waiters cost, whatever the size of the pool: the rest of a pool's work is the full pass
-(`osb.reconcile.pool`).
+once, one script takes exactly those pods, then two patches per sandbox go out in parallel
+(`osb.reconcile.deliver`). The pass costs what its waiters cost, whatever the size of the pool: the rest of a
+pool's work is the full pass (`osb.reconcile.pool`).
 
 If the ledger refuses (a pod was taken, a slot has one already), nothing was changed: what it named is left out and
 the deal is made again.

@@ -26,9 +26,7 @@ FRESH_MS = 140_000  # twice the watch timeout
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """By UID. A pod that is not in `allowed` is looked at, never written to: its attribution is not proved
-    now.
-    """
+    """By UID. A pod that is not in `allowed` is looked at, never written to: its attribution is not proved now."""
 
     pods: dict[str, TaskPod] = field(default_factory=dict)
     allowed: frozenset[str] = frozenset()

@@ -28,11 +28,9 @@ current-context: sim
 
 
 class SimCluster:
-    """A running simulated cluster. `url` and `kubeconfig` say where; `stop` ends it. Usable as a context
-    manager.
+    """A running simulated cluster. `url` and `kubeconfig` say where; `stop` ends it. Usable as a context manager.
 
-    In-process callers may also use `add_fault`, `clear_faults` and `stats`; over HTTP the same is under
-    /_sim.
+    In-process callers may also use `add_fault`, `clear_faults` and `stats`; over HTTP the same is under /_sim.
     """
 
     def __init__(
@@ -74,8 +72,8 @@ class SimCluster:
     ) -> SimCluster:
         """A cluster that answers.
 
-        `options`: nodes, first_address (of the pods); the rest goes to `ApiServer` (window, bookmark_every,
-        auto_namespaces).
+        `options`: nodes, first_address (of the pods); the rest goes to `ApiServer`
+        (window, bookmark_every, auto_namespaces).
         """
         cluster = cls(Path(folder), port=port, pod_ready=pod_ready, kubelet=kubelet, **options)
         cluster.folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""What follows a deletion: dependents by owner reference, foreground and orphan finalizers, contents of a
-namespace.
+"""What follows a deletion: dependents by owner reference, foreground and orphan finalizers, contents
+of a namespace.
 
 Listens to every change, works through a queue of objects to look at. Same outcomes as the garbage collector
 and the namespace controller of a real control plane, only sooner.

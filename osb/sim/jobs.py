@@ -1,7 +1,6 @@
 """A small Job controller: pods for Jobs, their conditions, deadline, retries and time to live.
 
-Only inside the simulated server; a real control plane brings its own. Pods are completed by
-`osb.sim.kubelet`.
+Only inside the simulated server; a real control plane brings its own. Pods are completed by `osb.sim.kubelet`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which resources the simulated API server has: one `Resource` per group, version and plural.
 
-The built-in table is what the controller, kubectl and a rendered chart need; `osb.sim.crd` adds custom ones.
-The server (`osb.sim.server`) looks resources up here, storage (`osb.sim.storage`) keeps one bucket per
-`Resource.bucket`.
+The built-in table is what the controller, kubectl and a rendered chart need; `osb.sim.crd` adds custom
+ones. The server (`osb.sim.server`) looks resources up here, storage (`osb.sim.storage`) keeps one
+bucket per `Resource.bucket`.
 """
 
 from __future__ import annotations

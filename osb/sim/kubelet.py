@@ -1,8 +1,8 @@
 """The fake kubelet and scheduler: binds pods, makes them Ready, restarts, fails, completes and deletes them.
 
-It works through the API only, so it drives the simulated server and a real control plane alike. What a pod
-does is scripted by annotations (`osb.sim.script`); what is written is `osb.sim.podstatus`; exec comes in at
-`osb.sim.kubexec`.
+It works through the API only, so it drives the simulated server and a real control plane alike. What a
+pod does is scripted by annotations (`osb.sim.script`); what is written is `osb.sim.podstatus`; exec comes
+in at `osb.sim.kubexec`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _NO_ANSWER = (aiohttp.ClientError, TimeoutError, ConnectionError)
 class FakeKubelet:
     """Runs in the caller's event loop: `await run()` until cancelled. `ready` is set when its nodes exist.
 
-    `source` is a URL or a kubeconfig; `pod_ready` the seconds from binding to Ready; `nodes` how many nodes
-    it plays.
+    `source` is a URL or a kubeconfig; `pod_ready` the seconds from binding to Ready; `nodes` how many
+    nodes it plays.
     """
 
     def __init__(

@@ -1,5 +1,4 @@
-"""Answers of the simulated API server that say no, in the shape and the words that clients of Kubernetes look
-for.
+"""Answers of the simulated API server that say no, in the shape and the words that clients of Kubernetes look for.
 
 Any layer raises `Refusal`; `osb.sim.server` turns it into an HTTP answer with a `Status` body.
 """

@@ -1,5 +1,4 @@
-"""The memory of the simulated API server: objects, one revision counter, a bounded log of changes, watch
-queues.
+"""The memory of the simulated API server: objects, one revision counter, a bounded log of changes, watch queues.
 
 Objects are immutable once stored: a write replaces the whole dict. Each is encoded once, and that encoding
 serves GET, LIST and every watcher. Writers are `osb.sim.writes` (which knows the rules of Kubernetes);

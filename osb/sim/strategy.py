@@ -1,5 +1,4 @@
-"""What the real API server does to an object of one kind before it stores it: defaults, resets, immutable
-fields.
+"""What the real API server does to an object of one kind before it stores it: defaults, resets, immutable fields.
 
 `prepare_create` and `prepare_update` change a fresh copy in place and return the causes of a 422. Custom
 objects go through their schema (`osb.sim.schema`); of the core kinds only what the controller and kubectl can

@@ -1,8 +1,6 @@
-"""Look at a Redis server before it is trusted: what would lose data is refused with advice at start, not at
-night.
+"""Look at a Redis server before it is trusted: what would lose data is refused with advice at start, not at night.
 
-In: a `Store`. Out: findings for the log, `osbctl doctor` and a metric. `fatal` findings must stop the
-process.
+In: a `Store`. Out: findings for the log, `osbctl doctor` and a metric. `fatal` findings must stop the process.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ class Finding:
 
 
 def check(store: Store) -> list[Finding]:
-    """Everything wrong with the server, the fatal first; empty when all is well. Never raises for a server's
-    answer.
+    """Everything wrong with the server, the fatal first; empty when all is well. Never raises for
+    a server's answer.
     """
     try:
         with redis_errors("check Redis"):

@@ -1,8 +1,7 @@
 """The wake-up message as a template, so that Lua can publish it and no process but the workers needs Celery.
 
-In: one message as kombu itself made it (`workers.envelope`), or nothing: `DEFAULT` equals what kombu 5.7
-makes. Out: JSON with placeholders, which `lua/queue_lib_v1.lua` fills and pushes on the list that a Celery
-worker pops.
+In: one message as kombu itself made it (`workers.envelope`), or nothing: `DEFAULT` equals what kombu 5.7 makes.
+Out: JSON with placeholders, which `lua/queue_lib_v1.lua` fills and pushes on the list that a Celery worker pops.
 
 | placeholder    | stands for                                                             |
 |----------------|------------------------------------------------------------------------|
@@ -13,10 +12,9 @@ worker pops.
 | `<<args>>`     | `["namespace", "name", "reason"]`, escaped for the body's JSON text    |
 | `<<argsrepr>>` | the same as Flower and logs show it                                    |
 
-The body travels as plain text (`body_encoding: utf-8`), which kombu accepts as well as its default base64:
-Lua has no base64, and `redis-cli lrange` stays readable. A task tells a wake-up from a hand-sent message by
-the header `osb-wake`, which Celery gives it as `self.request.get("osb-wake") == 1` (absent when a person sent
-it).
+The body travels as plain text (`body_encoding: utf-8`), which kombu accepts as well as its default base64: Lua has
+no base64, and `redis-cli lrange` stays readable. A task tells a wake-up from a hand-sent message by the header
+`osb-wake`, which Celery gives it as `self.request.get("osb-wake") == 1` (absent when a person sent it).
 """
 
 from __future__ import annotations

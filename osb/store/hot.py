@@ -80,8 +80,7 @@ def begin_and_load(
     waiters: int = WAITERS,
     pods: int = PODS,
 ) -> tuple[Begin, HotLoad | None]:
-    """`WorkQueue.begin` of a pool and its load; no load unless the state is `run`. Repeat with the same
-    token."""
+    """`WorkQueue.begin` of a pool and its load; no load unless the state is `run`. Repeat with the same token."""
     if key.kind != POOL:
         raise InvalidInput("key", f"{key} is not a pool's key: only pools have a fast pass")
     args = (str(uuid.uuid4()), key.member, token, int(hand), task_id, waiters, pods)

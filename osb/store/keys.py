@@ -1,9 +1,8 @@
-"""Names and types of everything we keep in Redis. Nothing here is the truth: the cluster can rebuild all of
-it.
+"""Names and types of everything we keep in Redis. Nothing here is the truth: the cluster can rebuild all of it.
 
-The scripts in `lua/` compute member keys from a kind, so a Redis cluster cannot route them; `osb.store.check`
-refuses cluster mode. One rule for all: an idle key leaves nothing behind, and what could stay has a TTL or an
-owner.
+The scripts in `lua/` compute member keys from a kind, so a Redis cluster cannot route them;
+`osb.store.check` refuses cluster mode. One rule for all: an idle key leaves nothing behind, and what could
+stay has a TTL or an owner.
 
 =========================  ======  ===========================================================================
 `osb:q:{kind}:dirty`       zset    ns/name -> ms since when it asks for a reconcile

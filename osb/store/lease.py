@@ -1,8 +1,8 @@
 """Keep the leases of running reconciles alive, from one thread per process.
 
 In: a key and the token that `begin` accepted. Out: a `Lease` that a pass asks before each write. This is
-politeness: safety rests on versions and on the token that every ledger script compares (spec/protocols.md 3,
-"The holder").
+politeness: safety rests on versions and on the token that every ledger script compares (spec/protocols.md
+3, "The holder").
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ class Lease:
 
 
 class LeaseKeeper:
-    """Renews every held lease each 4 s in one trip; starts its thread with the first lease, also after a
-    fork.
-    """
+    """Renews every held lease each 4 s in one trip; starts its thread with the first lease, also after a fork."""
 
     def __init__(
         self, queue: WorkQueue, *, every: float = RENEW_SECONDS, clock: Callable[[], float] = time.monotonic
@@ -59,8 +57,8 @@ class LeaseKeeper:
         self._pid = 0
 
     def hold(self, key: Key, token: str, *, sent: float | None = None) -> Lease:
-        """Renew from now on. `sent` is the monotonic time just before `begin` was called, when the caller
-        knows it.
+        """Renew from now on. `sent` is the monotonic time just before `begin` was called, when the
+        caller knows it.
         """
         lease = Lease(key, token, sent=self._clock() if sent is None else sent, clock=self._clock)
         with self._lock:

@@ -59,8 +59,7 @@ class Ledger:
         return self.state().meta
 
     def state(self, *, entries: bool = False) -> LedgerState:
-        """Head, counts and unfinished pods at one moment; with `entries` all of them too (10,000: about 40
-        ms)."""
+        """Head, counts and unfinished pods at one moment; with `entries` all of them too (10,000: about 40 ms)."""
         reply = self._scripts.call("ledger_read_v1", self._keys, (self.member, "entries" if entries else ""))
         return ledger_state(reply)
 
@@ -114,8 +113,8 @@ class Ledger:
     # -- changes, each fenced by its script ------------------------------------------------------------
 
     def allocate(self, proof: Proof, op: str, grants: Sequence[Grant]) -> Taken:
-        """Promise exactly these free pods to exactly these slots, or change nothing. Safe to repeat with
-        its `op`."""
+        """Promise exactly these free pods to exactly these slots, or change nothing. Safe to repeat with its `op`.
+        """
         args: list[Arg] = [op]
         for grant in grants:
             args += (grant.pod, grant.pod_uid, grant.box_uid, grant.box, grant.slot)
@@ -176,8 +175,7 @@ class Ledger:
         self._fenced("ledger_commit_v1", proof, [int(len(parts) > 1), seq, *last], epoch=epoch, new=True)
 
     def drop(self, uid: str, *, proof: Proof | None = None) -> bool:
-        """Forget the ledger of a Pool that a live read confirmed to be gone. False when it is another
-        UID's."""
+        """Forget the ledger of a Pool that a live read confirmed to be gone. False when it is another UID's."""
         fence = proof or Proof(self.member, "", uid)
         fence = Proof(self.member, fence.token, uid)
         return bool(self._fenced("ledger_drop_v1", fence, (), new=True)[0] == b"ok")

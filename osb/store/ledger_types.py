@@ -1,5 +1,4 @@
-"""What goes into the ledger's scripts and what comes out of them: proofs, grants, moves, and the text of an
-entry.
+"""What goes into the ledger's scripts and what comes out of them: proofs, grants, moves, and the text of an entry.
 
 Next: `osb.store.ledger` carries these to the scripts. `LedgerEntry` itself lives in `osb.facts.ledger`,
 because decisions read it.
@@ -43,8 +42,7 @@ MOVES: Final = frozenset(_TARGETS) | frozenset(_CHOICES)
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What every script of a pass shows: it runs `member` (`ns/pool`) under `token`, for the Pool of
-    `pool_uid`.
+    """What every script of a pass shows: it runs `member` (`ns/pool`) under `token`, for the Pool of `pool_uid`.
 
     `epoch` may name the ledger that the pass has read; another one then counts as not ready.
     """
@@ -68,8 +66,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One change of state. `from_state` and the UIDs are what the pass believes; else the entry stays as it
-    is.
+    """One change of state. `from_state` and the UIDs are what the pass believes; else the entry stays as it is.
 
     `to` must be given for `cancel`: `free` only after a definite refusal of the reservation's only request,
     else `dirty`. `policy` is pinned by `release` and `repin`.
@@ -98,8 +95,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Answer to `allocate`. When not `ok` nothing was changed: `pods` were not free for it, `slots` have a
-    pod."""
+    """Answer to `allocate`. When not `ok` nothing was changed: `pods` were not free for it, `slots` have a pod."""
 
     ok: bool
     pods: tuple[str, ...] = ()
@@ -109,8 +105,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class LedgerMeta:
-    """The ledger's head. `boot_now` is the Redis process that answered; `state` is ready, building, lost or
-    ""."""
+    """The ledger's head. `boot_now` is the Redis process that answered; `state` is ready, building, lost or ""."""
 
     uid: str = ""
     epoch: str = ""
@@ -151,8 +146,8 @@ class LedgerState:
 
 
 def text(entry: LedgerEntry) -> str:
-    """state|podUID|sandboxUID|sandbox|slot|seq|op|policy. Raises ValueError for a state or member that
-    cannot be."""
+    """state|podUID|sandboxUID|sandbox|slot|seq|op|policy. Raises ValueError for a state or member that cannot be.
+    """
     if entry.state not in STATES:
         raise ValueError(f"{entry.state!r} is not a ledger state")
     parts = (entry.pod_uid, entry.box_uid, entry.box, str(entry.slot), str(entry.seq), entry.op, entry.policy)

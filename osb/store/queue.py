@@ -5,9 +5,8 @@ Out: wake-up messages on Celery's lists, published by the scripts themselves in 
 dirty; next stop: `workers.tasks`, which hands the key to `osb.reconcile.handle`.
 
 Promise, per key: never two runs at once behind live leases; an event during a run means exactly one more
-afterwards; many events collapse into one; nothing is lost when any process dies; an idle key leaves nothing
-behind (spec/protocols.md 3). Every method raises `StoreDown`, after which it may be called again with the
-same arguments.
+afterwards; many events collapse into one; nothing is lost when any process dies; an idle key leaves nothing behind
+(spec/protocols.md 3). Every method raises `StoreDown`, after which it may be called again with the same arguments.
 """
 
 from __future__ import annotations
@@ -191,8 +190,8 @@ class WorkQueue:
         deep_again: bool = False,
         staying: bool = False,
     ) -> EndResult:
-        """End a run. `seconds` is the wait of after and part; the back-off of retry is made here, with ±20 %
-        jitter.
+        """End a run. `seconds` is the wait of after and part; the back-off of retry is made here, with
+        ±20 % jitter.
 
         `deep_again` says that the pass found work for a full pass: one is owed, `seconds` from now. `staying`
         says that the caller begins again at once if the answer is `again`: no wake-up is sent, only marked as
@@ -210,8 +209,7 @@ class WorkQueue:
         return int(self._call("queue_due_v1", _seed(), kind, limit))
 
     def rescue(self, kind: str, limit: int = 200) -> RescueResult:
-        """Bring back runs whose worker vanished and wake-ups that nobody took; promote what waited 30 s in
-        later.
+        """Bring back runs whose worker vanished and wake-ups that nobody took; promote what waited 30 s in later.
         """
         broken, repeated, promoted, quarantined = self._call("queue_rescue_v1", _seed(), kind, limit)
         found = (_shown(kind, member) for member in quarantined)
@@ -301,8 +299,7 @@ class WorkQueue:
         )  # fmt: skip
 
     def use_envelope(self, template: bytes) -> None:
-        """Publish wake-ups in this shape from now on, in every process (osb.store.envelope). Raises
-        ConfigError.
+        """Publish wake-ups in this shape from now on, in every process (osb.store.envelope). Raises ConfigError.
         """
         with redis_errors("store the envelope"):
             self._redis.hset(keys.ENVELOPE, keys.ENVELOPE_FIELD, checked_template(template))

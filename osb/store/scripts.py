@@ -1,10 +1,9 @@
 """Load `lua/*.lua` and call them by name.
 
-In: a script's name, keys and arguments. Out: its reply, or `StoreDown`. A file may pull library text in with
-a line `-- include: NAME.lua`; the libraries are put in front, once each, before hashing. Scripts whose name
-ends in `_lib_vN` are libraries and are not loaded by themselves. A changed contract is a new file
-`..._v2.lua`; the old one stays for one release, because during a rollout old and new processes share one
-Redis.
+In: a script's name, keys and arguments. Out: its reply, or `StoreDown`. A file may pull library text in with a
+line `-- include: NAME.lua`; the libraries are put in front, once each, before hashing. Scripts whose name ends in
+`_lib_vN` are libraries and are not loaded by themselves. A changed contract is a new file `..._v2.lua`; the old
+one stays for one release, because during a rollout old and new processes share one Redis.
 
 Every script is safe to call again: after `StoreDown` nobody knows whether it ran (spec/protocols.md 3).
 """
@@ -72,8 +71,7 @@ def names() -> tuple[str, ...]:
 
 
 class Scripts:
-    """The scripts of one connection. `clock_key` is for tests only: a Redis key whose ms stand for Redis'
-    clock.
+    """The scripts of one connection. `clock_key` is for tests only: a Redis key whose ms stand for Redis' clock.
     """
 
     def __init__(self, client: redis.Redis, *, clock_key: str = "") -> None:
@@ -106,9 +104,7 @@ class Scripts:
                 return self._redis.eval(self._prelude + source(name), len(keys), *keys, *args)
 
     def many(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts in one trip, in order, not atomically. Those that Redis does not know are repeated
-        once.
-        """
+        """Run scripts in one trip, in order, not atomically. Those that Redis does not know are repeated once."""
         if not calls:
             return []
         replies = self._pipeline(calls)

@@ -1,7 +1,7 @@
 """Where tests find a real Kubernetes control plane; `osb.bench.plane` starts it.
 
-`find()` looks where the documentation says: KUBEBUILDER_ASSETS, a build script beside the checkout, a kubeconfig of a
-disposable cluster.
+`find()` looks where the documentation says: KUBEBUILDER_ASSETS, a build script beside the checkout, a kubeconfig
+of a disposable cluster.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     server = FaultServer([json({"a": 1}), drop(), stream(b'{"type":...}\n')])
     ... server.url; server.requests
 
-A script is a list of answers, taken in the order of requests (the last one repeats), or a function of the
-request.
+A script is a list of answers, taken in the order of requests (the last one repeats), or a function of the request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Passes that follow spec/protocols.md 5 step by step, over a real ledger and the cluster of `ledger_world`.
 
-Every pass is a generator that yields before each step, so that a test may stop, kill or freeze a worker
-between any two steps. `World.broken` names rules that the passes then break, to show that the checks
-notice.
+Every pass is a generator that yields before each step, so that a test may stop, kill or freeze a worker between
+any two steps. `World.broken` names rules that the passes then break, to show that the checks notice.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""A small cluster in memory: objects with versions, writes that may land late or never, and what must not
-happen.
+"""A small cluster in memory: objects with versions, writes that may land late or never, and what must not happen.
 
 Every API write may succeed, lose its answer, or land later or never. The world raises `Violation` the
 moment an invariant of spec/protocols.md 5 falls. Next: `ledger_worker`, the passes that write here.
