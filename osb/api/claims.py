@@ -40,8 +40,7 @@ def pooled(box: BoxSpec) -> bool:
 
 
 def claims(box: BoxSpec) -> dict[int, tuple[str, str]]:
-    """Slot -> (pod, UID prefix) of every pod the record still holds: recorded, not lost, not
-    acknowledged as released.
+    """Slot -> (pod, UID prefix) of every pod the record still holds: not lost, not acknowledged as released.
 
     Pods whose release was only asked for are among them: they are taken until the pool has recycled them.
     """

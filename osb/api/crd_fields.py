@@ -75,8 +75,7 @@ def mapping(about: str, values: Schema) -> Schema:
 
 
 def listing(about: str, items: Schema, *, key: str = "", most: int = 0) -> Schema:
-    """A list of `items`; with `key` it is a map by that member, so that two writers do not overwrite each other.
-    """
+    """A list of `items`; with `key` a map by that member, so that two writers do not overwrite each other."""
     schema: Schema = {"type": "array", "description": about, "items": items}
     if key:
         schema["x-kubernetes-list-type"] = "map"

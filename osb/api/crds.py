@@ -121,8 +121,7 @@ def lacking(kind: str, served: Mapping[str, Any]) -> Lacking:
 
 
 def fields(kind: str) -> Iterator[tuple[str, Schema]]:
-    """(path, schema) of every field below spec and status, parents first; the table for docs. `[]` marks elements.
-    """
+    """(path, schema) of every field below spec and status, parents first, for the docs. `[]` marks elements."""
     ours = schema(kind)["properties"]
     for part in ("spec", "status"):
         yield from _walk(part, ours[part])

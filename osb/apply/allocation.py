@@ -32,9 +32,13 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One sandbox and the pods reserved for it. `first`: nobody has asked for these before (protocols.md, rule 6).
+    """One sandbox and the pods reserved for it.
 
-    `box` is the content that was decided on, `raw` the same object as read, `held` its other living pods by slot.
+    `box`: the content that was decided on.
+    `raw`: the same object as read.
+    `pods`: the reserved pods by slot.
+    `held`: its other living pods by slot.
+    `first`: nobody has asked for these pods before (protocols.md, rule 6).
     """
 
     pool: str
@@ -48,9 +52,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """`moves` for the ledger; `stored` the object for the mirror; `delivered`: the record names the pods.
+    """What became of a claim.
 
-    `again`: seconds until another pass must look, None when nothing is open. `cause` is what the server said.
+    `moves`: for the ledger.
+    `stored`: the object, for the mirror.
+    `delivered`: the record names the pods.
+    `again`: seconds until another pass must look, None when nothing is open.
+    `cause`: what the server said.
     `told`: the status was written too; else the sandbox's own pass has to.
     """
 

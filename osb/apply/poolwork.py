@@ -47,8 +47,13 @@ class Applied:
 
 @dataclass(slots=True)
 class PoolWork:
-    """One plan being carried out. `raws`: raw sandboxes by UID as stored now; `entries`: the ledger as moved by this
-    pass; `recycled`: pods whose recycling is complete; `errors`: why a pod's recycling failed."""
+    """One plan being carried out.
+
+    `raws`: raw sandboxes by UID, as stored now.
+    `recycled`: pods whose recycling is complete.
+    `entries`: the ledger as moved by this pass.
+    `errors`: pod -> why its recycling failed.
+    """
 
     hand: Hand
     proof: Proof

@@ -46,7 +46,9 @@ def request(ip: str, port: int, method: str, path: str, *, headers: Mapping[str,
 async def exchange(
     ip: str, port: int, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None
 ) -> tuple[int, bytes]:
-    """Send one request and read the whole answer. Raises Silence or BadAnswer; never waits less than its caller.
+    """Send one request and read the whole answer: (status code, body).
+
+    Raises Silence or BadAnswer. There is no time limit in here: the caller sets one.
     """
     try:
         reader, writer = await asyncio.open_connection(ip, port, limit=HEAD_LIMIT)

@@ -23,8 +23,11 @@ Obj = dict[str, Any]
 
 @dataclass(slots=True)
 class Seen:
-    """One sandbox as the watch showed it. `delivered`, `status`: first time with all endpoints, with all pods ready;
-    `writes`: those before its deletion."""
+    """One sandbox as the watch showed it.
+
+    `delivered`, `status`: first time with all endpoints, first time with all pods ready.
+    `writes`: those before its deletion.
+    """
 
     uid: str
     added: int = 0

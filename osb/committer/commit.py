@@ -41,7 +41,9 @@ def commit(
     keep_frozen: bool,
     report: Callable[[Sequence[Saved]], None],
 ) -> None:
-    """Save `images` (container, image). Raises CommitFailed, or whatever interrupted it, with nothing left frozen.
+    """Save `images` (container, image).
+
+    Raises CommitFailed, or whatever interrupted it, with nothing left frozen.
     """
     found = [(_found(nerdctl, target, name), name, image) for name, image in images]
     freezer = Freezer(nerdctl)

@@ -37,8 +37,7 @@ def entry_for(auths: Mapping[str, Any], host: str) -> Mapping[str, Any] | None:
 
 
 def write_config(source: Path, target: Path, images: Iterable[str]) -> str:
-    """Write `target`/config.json with the logins that `images` need; returns the directory, "" when none applies.
-    """
+    """Write `target`/config.json with the logins `images` need; returns the directory, "" when none applies."""
     if not source.is_file():
         return ""
     auths = json.loads(source.read_text()).get("auths")

@@ -37,10 +37,13 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """`unmet`: pods missing after the grants. `reserved`: pods in stock that a waiter cannot take yet but will.
-    `demand`: pods that must still come: what is missing, can ever be provided, and is not reserved.
+    """What was dealt, and what is left to say of the line.
 
-    `waiting`: by sandbox UID, for those that still miss something. `timed_out`: UIDs that left the line.
+    `unmet`: number of pods missing after the grants.
+    `demand`: number of pods that must still come: missing, possible at all, and not reserved.
+    `reserved`: number of pods in stock that a waiter cannot take yet but will.
+    `waiting`: by sandbox UID, why each that still misses something waits.
+    `timed_out`: UIDs of the sandboxes that left the line.
     """
 
     grants: tuple[Grant, ...] = ()
@@ -57,7 +60,9 @@ class Dealt:
 
 
 def grants(view: ServeView) -> Dealt:
-    """Deals the available pods to the line. Nothing is granted while the ledger is not ready or the pool is held.
+    """Deal the available pods to the line.
+
+    Nothing is granted while the ledger is not ready, or the pool is held or being deleted.
     """
     label = view.pool.fairness.label if view.pool.fairness else ""
     boxes = {w.box.uid: w for w in view.waiting}
@@ -177,7 +182,9 @@ def _need(one: Waiter, stock: Stock, now: datetime) -> Need:
 def _second_helping(
     group: Sequence[Waiter], needs: Sequence[Need], *, stock: Stock, served: dict[str, list[PodFact]]
 ) -> None:
-    """A share that could not be taken (only pods that the sandbox already had were left) goes to the next in line.
+    """A share that could not be taken goes to the next in line.
+
+    That is so when only pods were left that the sandbox already had.
     """
     for one, need in zip(group, needs, strict=True):
         if not len(stock):

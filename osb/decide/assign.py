@@ -23,8 +23,12 @@ MAX_DETAIL = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """`pool` "" means that none fits. `full`: pools that would fit if they had room. `note`: what is wrong with the
-    profile that was asked for.
+    """The pool, or why there is none.
+
+    `pool`: "" means that none fits.
+    `rejected`: pool -> why it does not fit.
+    `full`: pools that would fit if they had room.
+    `note`: what is wrong with the profile that was asked for.
     """
 
     pool: str = ""
@@ -47,7 +51,9 @@ def assignable(box: BoxSpec, now: datetime) -> bool:
 def choose(
     box: BoxSpec, pools: Iterable[PoolSpec], *, profile: Profile, promised: Mapping[str, int] | None = None
 ) -> Choice:
-    """The best pool. `promised`: pods by pool name that waiting sandboxes will take and status does not show yet.
+    """The best pool.
+
+    `promised`: pool name -> pods that waiting sandboxes will take and the pool's status does not show yet.
     """
     promised = promised or {}
     rejected: dict[str, str] = {}

@@ -29,8 +29,12 @@ LONG_LIFE = 600.0  # a pod that lived this long is replaced at once
 
 @dataclass(slots=True)
 class PodWork:
-    """`broken`: why a slot's pod cannot be built. `lost`: slot -> what became of its pod. `again`: seconds until more
-    is to be done. `record`: what the plan's own patch makes of the record, None when it stays.
+    """What is to be done about a sandbox's own pods.
+
+    `broken`: slot -> why its pod cannot be built.
+    `lost`: slot -> what became of its pod.
+    `again`: seconds until more is to be done.
+    `record`: what the plan's own patch makes of the record, None when it stays.
     """
 
     actions: list[Action] = field(default_factory=list)

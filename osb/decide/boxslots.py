@@ -49,7 +49,9 @@ def _named(view: BatchView, pod: PodFact) -> bool:
 
 
 def owned(view: BatchView) -> Owned:
-    """Pods that this sandbox's UID controls, one per slot: the live one, else the older (spec/batchsandbox.md 15).
+    """Pods that this sandbox's UID controls, one per slot.
+
+    Of two in one slot the live one counts, else the older (spec/batchsandbox.md 15).
     """
     best: dict[int, PodFact] = {}
     doubles: list[PodFact] = []
@@ -75,8 +77,7 @@ def listed(view: BatchView) -> Mapping[int, PodFact]:
 
 
 def given_back(view: BatchView) -> frozenset[int]:
-    """Slots whose pod the sandbox no longer needs: named in alloc-release, or completed under the Release policy.
-    """
+    """Slots whose pod the sandbox no longer needs: named in alloc-release, or completed under policy Release."""
     done = set(view.tasks.done) if view.tasks else set()
     if not view.spec.detaching:
         done.update(claims.given_back(view.spec))

@@ -46,7 +46,13 @@ def pods_to_evict(leaving: Iterable[PodFact], *, budget: int, in_flight: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """`replace`: the pod whose time has come. `count`, `last_ms`: the new memory. `again`: seconds."""
+    """What is to be done about stuck pods.
+
+    `replace`: the pod whose time has come, None when none is due.
+    `count`, `last_ms`: what to remember: replacements in a row, and the time of the last.
+    `stuck`: how many pods are stuck.
+    `again`: seconds until the next look, None when nothing is stuck or starting.
+    """
 
     replace: PodFact | None
     count: int
@@ -56,8 +62,7 @@ class Stuck:
 
 
 def stuck_pods(idle: Iterable[PodFact], now_ms: int) -> list[PodFact]:
-    """Idle pods that are live, scheduled or not yet judged, and have not moved for the grace time; oldest first.
-    """
+    """Idle pods, live, not ready, not unschedulable, that have not moved for the grace time; oldest first."""
     waiting = (p for p in idle if p.live and not p.ready and not p.unschedulable)
     found = [p for p in waiting if now_ms - moved_at(p) >= GRACE_MS]
     return sorted(found, key=lambda p: (moved_at(p), p.name))
@@ -78,8 +83,9 @@ def pause_ms(replaced: int) -> int:
 def stuck_replacement(
     pods: Iterable[PodFact], idle: Iterable[PodFact], *, replaced: int, last_ms: int, now_ms: int
 ) -> Stuck:
-    """At most one replacement a pass. `pods` are all pods of the pool: one that became Ready since
-    resets the pause.
+    """At most one replacement a pass.
+
+    `pods` are all pods of the pool: one that became Ready since the last replacement resets the pause.
     """
     idle = list(idle)
     if replaced and any(p.ready and p.ready_since > last_ms for p in pods):

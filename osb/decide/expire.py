@@ -18,8 +18,11 @@ IMPOSSIBLE = timedelta(minutes=5)  # our clock may be this far behind the object
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """`due`: delete now. `again`: seconds until the next look, None without an expireTime. `doubt`:
-    why not deleted.
+    """What expireTime asks for.
+
+    `due`: delete now.
+    `again`: seconds until the next look, None without an expireTime.
+    `doubt`: why the sandbox is not deleted although its time has come.
     """
 
     due: bool = False

@@ -1,9 +1,8 @@
-"""What a lost pod does to the record of its sandbox, and how it is told. Pure; the pool side and
-`osb.decide.batchpods` both use it.
+"""What a lost pod does to the record of its sandbox, and how it is told. Pure.
 
-A pod is lost when it is gone by a live read, has another UID, is terminal, or is being deleted by
-somebody else (spec/additions.md 2.1). Its slot waits for a substitute, or is given up under
-`lostPodPolicy: Fail` after delivery.
+The pool side and `osb.decide.batchpods` both use it. A pod is lost when it is gone by a live read, has another
+UID, is terminal, or is being deleted by somebody else (spec/additions.md 2.1). Its slot waits for a substitute, or
+is given up under `lostPodPolicy: Fail` after delivery.
 """
 
 from __future__ import annotations

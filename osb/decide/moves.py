@@ -1,5 +1,4 @@
-"""`Move`: what pause and resume want from one pass. Pure data between `osb.decide.pause` and `osb.decide.batch`.
-"""
+"""`Move`: what pause and resume want from one pass. Pure data from `osb.decide.pause` to `osb.decide.batch`."""
 
 from __future__ import annotations
 

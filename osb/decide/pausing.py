@@ -214,7 +214,9 @@ def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:
 
 
 def _finish_detach(view: BatchView) -> Move:
-    """Second phase belongs to the pool: delete the pod, then remove finalizer and record. Without a pool: to us.
+    """The second phase is the pool's: delete the pod, then remove finalizer and record.
+
+    When the pool is gone, the record is cleared here.
     """
     spec = view.spec
     pool = claims.effective_pool(spec)[0]

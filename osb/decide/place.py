@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 
 class Need(NamedTuple):
-    """`whole`: all or nothing. `holds_back`: when such a need cannot be met now, later ones get nothing either."""
+    """What one waiter needs.
+
+    `whole`: all or nothing.
+    `holds_back`: when such a need cannot be met now, later ones get nothing either.
+    """
 
     pods: int
     whole: bool = False

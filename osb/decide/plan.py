@@ -44,9 +44,9 @@ Cause = Literal["scale-down", "rolling update", "evicted", "ended", "stuck", "su
 class Doom:
     """Take an idle pod out of the stock (`from_state` > doom), then DELETE it with UID and version.
 
-    `from_state` may be doom already (an earlier DELETE is not known to have worked): then only the DELETE.
-    `why` is one of a few short causes ("scale-down", "rolling update", "evict label"), so that events can
-    group. `reason`: an event of that reason tells of the delete besides, once it is done.
+    `from_state`: may be doom already (an earlier DELETE is not known to have worked): then only the DELETE.
+    `why`: one of a few short causes ("scale-down", "rolling update", "evict label"), so that events can group.
+    `reason`: an event of that reason tells of the delete besides, once it is done.
     """
 
     name: str
@@ -61,9 +61,14 @@ class Doom:
 class Recycle:
     """One step for a pod in `rel` or `dirty` (see `osb.decide.recycle`); apply proves the entry first.
 
-    `delete`: DELETE with UID. `attempt`: a restart, by the pod's own recycle key. `free`: clean, acknowledge
-    on the sandbox, then put it back. `gone`: acknowledge, then drop it. `failed`: the pinned policy could not
-    be carried out.
+    The `step`:
+
+    * `delete`: DELETE with UID.
+    * `attempt`: a restart, by the pod's own recycle key.
+    * `free`: the pod is clean: acknowledge on the sandbox, then put it back into the stock.
+    * `gone`: the pod is no more: acknowledge, then drop its entry.
+
+    `failed`: the pinned policy could not be carried out.
     """
 
     name: str
@@ -83,8 +88,8 @@ class Recycle:
 class Move:
     """One ledger move: `what` is its name in `osb.store.ledger` (gone, lost, born, orphan, release, conf).
 
-    `live`: read the pod first and move only if it is gone, terminal, terminating or another one. `confirm_box`:
-    read the sandbox first and move only if `osb.decide.poolrelease.why_back` still says so.
+    `live`: read the pod first and move only if it is gone, terminal, terminating or another one.
+    `confirm_box`: read the sandbox first and move only if `osb.decide.poolrelease.why_back` still says so.
     """
 
     what: str

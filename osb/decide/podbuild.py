@@ -48,7 +48,9 @@ def label_value(box: str) -> str:
 
 
 def build(spec: BoxSpec, slot: int) -> dict[str, Any]:
-    """The pod of `slot`. Raises InvalidInput (`spec.template` or `spec.shardPatches[i]`) when it cannot be built.
+    """The pod of `slot`.
+
+    Raises InvalidInput (`spec.template` or `spec.shardPatches[i]`) when it cannot be built.
     """
     template = spec.template
     if template is None:
@@ -106,9 +108,9 @@ def solidify(
 ) -> dict[str, Any]:
     """The template of a pooled pod that is being paused.
 
-    The pool's own template while the pod carries the pool's current revision; else the live pod without
-    what the API server, admission and we have put into it: such fields are refused, injected twice or stale
-    when submitted again.
+    It is the pool's own template while the pod carries the pool's current revision; else it is the live pod
+    without what the API server, admission and we have put into it: submitted again, such fields are refused,
+    injected twice or stale.
     """
     meta = _part(pod, "metadata")
     labels: Mapping[str, str] = _part(meta, "labels")

@@ -1,5 +1,4 @@
-"""Every pod of a pool in exactly one place: held, idle, leaving, suspect; and the ledger moves that
-facts call for.
+"""Every pod of a pool in exactly one place, and the ledger moves that facts call for.
 
 In: `PoolView`. Out: `Sorted`. One walk over pods and ledger entries; `osb.decide.pool` builds the plan from it.
 """
@@ -22,13 +21,22 @@ NONE = "-"  # a move from "no entry"
 
 @dataclass(slots=True)
 class Sorted:
-    """`idle`: free, live, of known history, may stay. `evicting`: idle with a cause to leave. `ended`: free
-      and
-    terminal. `tainted`: free by the ledger but labelled suspect. `recycling`: in `rel`. `dirty`: unknown
-      history.
-    `doomed`: to be deleted, still there. `stranded`: ended pods that sandboxes had. `unseen`: names of
-      creates not observed. `moves`: what facts make of
-      entries.
+    """Where each pod belongs.
+
+    `held`: live pods that sandboxes have, get or give back.
+    `idle`: free, live, of known history.
+    `evicting`: names of idle pods with a cause to leave -> that cause.
+    `ended`: free and terminal.
+    `tainted`: free by the ledger but labelled suspect.
+    `recycling`: entries in state `rel` with their pods (None: the pod is gone).
+    `dirty`: entries in state `dirty` with their pods: unknown history.
+    `doomed`: to be deleted, still there.
+    `unseen`: names of creates that are not observed yet.
+    `late`: names of creates that were not observed in time.
+    `moves`: what facts make of entries.
+    `terminating`: number of pods with a deletion timestamp.
+    `suspect`: number of pods of unknown history.
+    `stranded`: number of ended pods that sandboxes had.
     """
 
     held: list[PodFact] = field(default_factory=list)

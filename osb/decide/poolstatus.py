@@ -26,8 +26,9 @@ _ORDER = (*names.POOL_CONDITIONS, HELD)
 class Findings:
     """Numbers for the counters; texts for conditions, "" = the condition is not True.
 
-    `old`: pods of an old revision that wait for nobody but us; `held_old`: those that a sandbox has. `starting`: new
-    pods are on their way.
+    `old`: pods of an old revision that wait for nobody but us.
+    `held_old`: pods of an old revision that a sandbox has.
+    `starting`: new pods are on their way.
     """
 
     total: int = 0

@@ -28,11 +28,17 @@ Kind = Literal["wait", "delete", "attempt", "free", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`free`: done, acknowledge and put it back. `gone`: the pod is no more, acknowledge. `attempt`: one restart.
+    """One step of recycling. Its `kind`:
 
-    `wait` says when to look again (seconds), or None when an event will come. `record` is the restart record
-    to write before the attempt (by the pod's own recycle key only). `failed`: the policy could not be carried
-    out, deletion takes its place.
+    * `wait`: nothing to do now.
+    * `delete`: delete the pod.
+    * `attempt`: one restart.
+    * `free`: done; acknowledge and put the pod back.
+    * `gone`: the pod is no more; acknowledge.
+
+    `wait`: seconds until the next look, None when an event will come.
+    `record`: the restart record to write before the attempt (by the pod's own recycle key only).
+    `failed`: the policy could not be carried out, deletion takes its place.
     """
 
     kind: Kind
@@ -105,8 +111,10 @@ def policy_of(entry: LedgerEntry, pool_policy: str, *, forced: bool = False) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recycling:
-    """One pod's recycling. `pod` None: it does not exist (any more). `runner`: token of the process that runs
-    the pod's own recycle key, "" for the pool's pass, which only decides.
+    """One pod's recycling.
+
+    `pod`: None means that it does not exist (any more).
+    `runner`: token of the process that runs the pod's own recycle key; "" for the pool's pass, which only decides.
     """
 
     entry: LedgerEntry

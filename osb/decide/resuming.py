@@ -1,5 +1,4 @@
-"""Phase Resuming: from the decision to resume until a pod runs from the snapshot's images, or the way
-back to Paused.
+"""Phase Resuming: from the decision to resume until a pod runs the snapshot's images, or back to Paused.
 
 In: a `BatchView`. Out: a `Move`. Once the template carries the images (annotation `resumed-from`), the snapshot
 object is no longer needed and its absence never rolls back; before that no pod exists. Bounded by the resume
@@ -180,7 +179,9 @@ def _outdated(view: BatchView, started: datetime) -> tuple[Action, ...]:
 
 
 def _back(view: BatchView, reason: str, text: str) -> Move:
-    """Back to Paused with `ResumeFailed`. The generation is answered, also when rewriting the template raised it.
+    """Back to Paused with `ResumeFailed`.
+
+    The generation is answered, also when rewriting the template raised it.
     """
     change = Change(
         phase=names.PAUSED, ack=view.spec.pause is not True, conditions=((names.RESUME_FAILED, reason, text),)

@@ -16,7 +16,10 @@ from osb.facts.pod import PodFact
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """`replace`: idle pods to remove now, least useful first. `old`: pods of another revision, held ones included.
+    """Which idle pods go now, and how far the rollout is.
+
+    `replace`: idle pods to remove now, least useful first.
+    `old`: number of pods of another revision, held ones included.
     """
 
     replace: tuple[PodFact, ...] = ()
@@ -36,8 +39,9 @@ def rollout(
 ) -> Rollout:
     """Ready old pods go within the budget, not-ready old ones within `may_remove_pending` (the scale budget).
 
-    The budget's base is all schedulable pods; idle pods that are not ready and those already on their way out
-    (`gone_soon`, with their replacements not there yet) count as unavailable. A crashed pod of a tenant does not.
+    The budget's base is all schedulable pods. Idle pods that are not ready count as unavailable, and so do
+    those already on their way out (`gone_soon`, with their replacements not there yet). A crashed pod of a
+    tenant does not.
     """
     idle = list(idle)
     held = list(held)

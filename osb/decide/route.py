@@ -32,9 +32,10 @@ Obj = Mapping[str, Any]
 class Context:
     """What the table needs beside the two objects.
 
-    `holders`: members (`ns/name`) of the sandboxes whose record names this pod. `ledger_agrees`: what the record
-    holds (named and not acknowledged) is exactly what the ledger attributes to that sandbox. `star`: members of
-    the namespace's sandboxes that still wait for automatic assignment.
+    `holders`: members (`ns/name`) of the sandboxes whose record names this pod.
+    `ledger_agrees`: what the record holds (named and not acknowledged) is exactly what the ledger attributes
+      to that sandbox.
+    `star`: members of the namespace's sandboxes that still wait for automatic assignment.
     """
 
     holders: tuple[str, ...] = ()
@@ -291,8 +292,7 @@ def _record(obj: Obj) -> Mapping[str, Any] | None:
 
 
 def pools_of(obj: Obj) -> tuple[str, ...]:
-    """The pools that have to do with this sandbox: the one it names and the one its record names. Never "" or "*".
-    """
+    """The pools that concern this sandbox: the one it names and the one its record names. Never "" or "*"."""
     ref = _sub(obj, "spec").get("poolRef")
     recorded = (_record(obj) or {}).get("poolRef")
     return tuple({name: None for name in (ref, recorded) if isinstance(name, str) and name not in ("", "*")})

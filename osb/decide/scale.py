@@ -16,10 +16,15 @@ from osb.facts.pod import PodFact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """`held`: live pods that sandboxes have, get or give back. `ready`, `pending`: idle pods, neither terminal nor
-    leaving nor suspect; pending includes creates not seen yet. `leaving`: terminating, doomed, evicting, terminal.
-    `suspect`: unknown history, will be recycled. `unseen`: creates not observed (open expectations). `supply`:
-    pods that waiters miss. `rolling`: ready idle pods that a rollout removes in this pass (part of `leaving`).
+    """Numbers of pods of one pool.
+
+    `held`: live pods that sandboxes have, get or give back.
+    `ready`, `pending`: idle pods, neither terminal nor leaving nor suspect; pending includes creates not seen yet.
+    `leaving`: terminating, doomed, evicting, terminal.
+    `suspect`: of unknown history, will be recycled.
+    `unseen`: creates not observed (open expectations).
+    `supply`: pods that waiters miss.
+    `rolling`: ready idle pods that a rollout removes in this pass (part of `leaving`).
     """
 
     held: int = 0

@@ -1,4 +1,6 @@
-"""The idle target and the floor of a pool: bufferMin and poolMin, raised by demand and schedules (additions.md 4).
+"""The idle target and the floor of a pool: bufferMin and poolMin, raised by demand and schedules.
+
+Rules: spec/additions.md 4.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ UNKNOWN_LEAD = 30.0  # seconds from create to Ready while nothing was measured
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`idle` pods to keep ready and why; `floor`: pods in all; `again`: seconds until a schedule may change it."""
+    """What the pool aims at.
+
+    `idle`: pods to keep ready, with `reason`.
+    `floor`: pods in all.
+    `again`: seconds until a schedule may change it.
+    """
 
     idle: int
     reason: str

@@ -134,7 +134,9 @@ def _create(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
 
 
 def _foreign(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
-    """A Job of our name that this snapshot does not control: an earlier incarnation's goes, a user's is respected.
+    """A Job of our name that this snapshot does not control.
+
+    One of an earlier snapshot of this name is deleted; a user's is left alone, and the snapshot fails.
     """
     assert view.commit_job is not None  # the caller's condition
     meta = view.commit_job["metadata"]

@@ -32,8 +32,11 @@ _FAILURES = (names.POD_FAILED, names.RESUME_FAILED, names.PAUSE_FAILED)
 class Change:
     """What pause and resume want in the next status, written together with everything else in one patch.
 
-    `phase` None leaves it to the pods. `ack`: this generation's intent is answered. `conditions` are (type,
-    reason, message) to store; `cleared` types go; `renew` starts the operation's clock (`Progressing`) again.
+    `phase`: None leaves it to the pods.
+    `ack`: this generation's intent is answered.
+    `conditions`: (type, reason, message) of those to store.
+    `cleared`: types of those to remove.
+    `renew`: the operation's clock (`Progressing`) starts again.
     """
 
     phase: str | None = None
@@ -95,8 +98,9 @@ def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
 def endpoints(view: BatchView, *, phase: str | None = None) -> list[str] | None:
     """The addresses to publish, position = slot; None when what is published is already right.
 
-    "" for a slot that is absent, terminating, terminal or not yet addressed; `[]` when nothing is listed, and
-    while pausing or paused; never created empty. `phase` is the phase about to be written, if it changes.
+    "" stands for a slot that is absent, terminating, terminal or not yet addressed; `[]` for a list with no
+    address, and while pausing or paused. The annotation is never created empty. `phase` is the phase about to be
+    written, if it changes.
     """
     found = [] if (phase or view.spec.phase) in SUSPENDED else _addresses(view)
     published = view.spec.endpoints
@@ -316,7 +320,9 @@ def _facts_conditions(draft: _Draft) -> None:
 
 
 def _capacity(draft: _Draft) -> None:
-    """PoolAllocationPending: only while pods are missing *and* the pool cannot grow; a client turns it into 429.
+    """PoolAllocationPending: only while pods are missing *and* the pool cannot grow.
+
+    A client turns it into 429.
     """
     view, conditions = draft.view, draft.conditions
     waits = bool(draft.missing) and claims.pooled(view.spec) and view.spec.phase not in SUSPENDED

@@ -75,7 +75,9 @@ def _words(value: object, path: str) -> list[str]:
 
 
 def _env(value: object, path: str) -> list[dict[str, str]]:
-    """Only literal values: an executor cannot resolve `valueFrom`, so it is refused instead of silently dropped.
+    """Only literal values.
+
+    An executor cannot resolve `valueFrom`, so it is refused instead of silently dropped.
     """
     if value is None:
         return []

@@ -331,7 +331,9 @@ class Work:
     # -- stopping and releasing --------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Mark what must end: everything (delete, pause), indexes cut by a scale-in, finished ones under Release.
+        """Mark what must end.
+
+        That is everything (delete, pause), indexes cut by a scale-in, and finished ones under Release.
         """
         for node in list(self.nodes.values()):
             why = self._stop_reason(node)

@@ -93,10 +93,12 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one call. `ok`: HTTP 200 with a valid list; otherwise `error` says what happened.
+    """The outcome of one call.
 
-    `heard` is True whenever the executor spoke at all, 500 and garbage included; a refused or timed-out call
-    is silence (spec/tasks.md 6: the two stop deadlines).
+    `ok`: HTTP 200 with a valid list.
+    `heard`: the executor spoke at all, 500 and garbage included; a refused or timed-out call is silence
+      (spec/tasks.md 6: the two stop deadlines).
+    `error`: what happened when not `ok`.
     """
 
     ok: bool

@@ -25,8 +25,9 @@ SILENT_SECONDS = 8.0  # stop deadline of an executor that answers nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPod:
-    """A pod of the sandbox that exists now, with its slot. `usable`: has an IP, not terminating, not terminal.
+    """A pod of the sandbox that exists now, with its slot (`index`).
 
+    `usable`: has an IP, not terminating, not terminal.
     `over`: terminal, so no process of it is left.
     """
 
@@ -41,10 +42,14 @@ class TaskPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveView:
-    """`answers` are by pod UID and only of this pass. `nodes` are what Redis knew, possibly nothing.
+    """All input of one task decision. Times in seconds.
 
-    `tasks` holds the generated task of each index or why there is none. `recorded` and `given` are the pod names
-    of alloc-status and alloc-release. `began` is when the pass began, `now` when the answers were in (seconds).
+    `now`: when the answers were in.
+    `began`: when the pass began.
+    `nodes`: what Redis knew, possibly nothing.
+    `answers`: by pod UID, only of this pass.
+    `tasks`: the generated task of each index, or why there is none.
+    `recorded`, `given`: the pod names of alloc-status and alloc-release.
     """
 
     box: str

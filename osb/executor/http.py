@@ -125,7 +125,9 @@ def _failed(status: HTTPStatus, message: str) -> Answer:
 
 
 async def _body(reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes | None:
-    """The request's body; None when it is longer than the limit. Raises BadRequest when its length cannot be read.
+    """The request's body; None when it is longer than the limit.
+
+    Raises BadRequest when its length cannot be read.
     """
     if fields.get("transfer-encoding", "").lower() == "chunked":
         return await _chunks(reader)

@@ -1,5 +1,4 @@
-"""`Table`: the tasks of one executor and the rules of the contract (spec/tasks.md 2.3, 2.4),
-without their defects.
+"""`Table`: the tasks of one executor, by the contract's rules without their defects (spec/tasks.md 2.3, 2.4).
 
 In: desired sets. Out: the list of tasks. At most one task is active; a task that replaces another one waits as
 Pending until the other is really gone. Stopping is SIGTERM to every process of the task, SIGKILL after 10 s, and

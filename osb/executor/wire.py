@@ -1,5 +1,4 @@
-"""What is on the wire: requests read leniently, answers in the exact shape that controllers
-know (spec/tasks.md 2.1).
+"""The wire: requests read leniently, answers in the exact shape that controllers know (spec/tasks.md 2.1).
 
 Flat task objects, whole seconds in UTC with `Z`, empty members left out, JSON with a trailing newline.
 """

@@ -20,9 +20,11 @@ from osb.facts.pod import PodFact
 class Waiting:
     """Why a pooled sandbox misses pods, as the pool side sees it.
 
-    `code` is one of `names.WAIT_CODES`. `cannot_grow` is True only while the pool (or every pool that fits `*`) is
-    at its maximum. `position` 0 means unknown. `refresh` lets a changed position alone rewrite the message; the
-    caller sets it at most every 10 s, so that a long line does not cost a write per grant (spec/additions.md 2.2).
+    `code`: one of `names.WAIT_CODES`.
+    `position`: 0 means unknown.
+    `cannot_grow`: True only while the pool (or every pool that fits `*`) is at its maximum.
+    `refresh`: lets a changed position alone rewrite the message. The caller sets it at most every 10 s, so that a
+      long line does not cost a write per grant (spec/additions.md 2.2).
     """
 
     code: str
@@ -36,9 +38,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
-    """What the task side knows. `counts` are the five status counters in the order running, succeed, failed,
-    unknown, pending. `stopped`: no task runs any more. `done`: slots completed and given back. `busy`: slots
-    whose task is not released yet, so that their pods may not be removed by a scale-down.
+    """What the task side knows.
+
+    `counts`: the five status counters in the order running, succeed, failed, unknown, pending.
+    `stopped`: no task runs any more.
+    `done`: slots completed and given back.
+    `busy`: slots whose task is not released yet, so that their pods may not be removed by a scale-down.
     """
 
     counts: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
@@ -81,7 +86,8 @@ class BatchView:
 
     `pool_deleted`: a live read says that the recorded pool (name and UID) is gone or terminating for good.
     `source_template`: the template solidified from the live source pod, only needed when the internal
-    snapshot has none. `create_refused`: why the server made no pod of those this pass asked for.
+      snapshot has none.
+    `create_refused`: why the server made no pod of those this pass asked for.
     """
 
     now: datetime
@@ -117,11 +123,13 @@ class SnapshotOptions:
 class SnapshotView:
     """All input of `osb.decide.snapshot.plan`. Raw objects are plain dicts as the API server sent them.
 
-    `box` None means that a live read found none (any other failure of that read is an error of the pass).
-    `source` is the live source pod: the one `status.sourcePodUID` names once it is recorded, before that the
-    candidate. `rivals` are names of active snapshots of the same pod that come first. `push_secret` is "",
-    "missing" or "wrong type". `node_gone`: the recorded node does not exist. `pool_template`/`pool_revision`
-    belong to the pool of a pooled sandbox.
+    `box`: None means that a live read found none (any other failure of that read is an error of the pass).
+    `source`: the live source pod: the one `status.sourcePodUID` names once it is recorded, before
+      that the candidate.
+    `rivals`: names of active snapshots of the same pod that come first.
+    `push_secret`: "", "missing" or "wrong type".
+    `node_gone`: the recorded node does not exist.
+    `pool_template`, `pool_revision`: those of a pooled sandbox's pool.
     """
 
     now: datetime

@@ -18,9 +18,11 @@ from osb.facts.pod import PodFact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingBox:
-    """A sandbox that misses pods. `slots`: `wants()` minus those that the ledger already reserved or holds for it.
+    """A sandbox that misses pods.
 
-    `holds`: pods it has. `waits_since`: transition of its Progressing condition, None when it has none yet.
+    `slots`: `wants()` minus those that the ledger already reserved or holds for it.
+    `holds`: number of pods it has.
+    `waits_since`: transition of its Progressing condition, None when it has none yet.
     """
 
     box: BoxSpec
@@ -31,11 +33,13 @@ class WaitingBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeView:
-    """Input of the fast pass. `available`: free in the ledger, ready, not leaving; longest ready first.
+    """Input of the fast pass.
 
-    `counts`: ledger entries by state. `line`: length of the whole line when only its head was read (0 = all
-    of it). `held_for_ever`: pods of sandboxes that neither end nor expire. `create_failing`: the server's
-    words, or "".
+    `available`: free in the ledger, ready, not leaving; longest ready first.
+    `counts`: ledger entries by state.
+    `held_for_ever`: number of pods of sandboxes that neither end nor expire.
+    `line`: length of the whole line when only its head was read (0 = all of it).
+    `create_failing`: the server's words, or "".
     """
 
     now: datetime
@@ -64,11 +68,14 @@ class NodeFact:
 class Memory:
     """What earlier passes of this pool left in Redis; all of it may be missing, then the defaults apply.
 
-    `stuck_replaced`, `stuck_last_ms`: replacements of stuck pods in a row and the time of the last.
-    `create_failures`, `create_failed_ms`, `create_error`: refused creates in a row, the last refusal, its words.
-    `granted_per_second`, `lead_seconds`: demand over the sizing window, and the median create-to-Ready time (None
-    = unknown). `recycle_errors`: pods whose recycling last failed, and why. `warned`: warnings that had their
-    event. `held_for_ever`, `held_by_tenant`: for the fast pass, which does not see all sandboxes.
+    `stuck_replaced`, `stuck_last_ms`: replacements of stuck pods in a row, and the time of the last.
+    `create_failures`, `create_failed_ms`, `create_error`: refused creates in a row, the time of the
+      last, its words.
+    `granted_per_second`: demand over the sizing window.
+    `lead_seconds`: the median time from create to Ready (None = unknown).
+    `recycle_errors`: pods whose recycling last failed, and why.
+    `warned`: warnings that had their event.
+    `held_for_ever`, `held_by_tenant`: for the fast pass, which does not see all sandboxes.
     """
 
     stuck_replaced: int = 0
@@ -88,12 +95,16 @@ class Memory:
 class PoolView:
     """Input of the full pass.
 
-    `pods`: all pods of the pool, terminating ones too. `entries`, `since`: the ledger and, for its unfinished
-    entries, since when (ms). `boxes`: every sandbox that the pool serves or that holds one of its pods, by UID,
-    terminating ones too. `names`: endless supply of new pod names. `room`: pods that the cap over all pools still
-    allows (None = no cap). `mirror_fresh`: False while the mirror is stale or a live read is owed. `nodes`: None
-    when nodes are not watched. `revision`: the current one, adoption considered. `epoch`: the ledger's, for the
-    mark in status and on adopted pods.
+    `revision`: the current one, adoption considered.
+    `pods`: all pods of the pool, terminating ones too.
+    `entries`: the ledger.
+    `names`: endless supply of new pod names.
+    `since`: for the ledger's unfinished entries, since when (ms).
+    `boxes`: every sandbox that the pool serves or that holds one of its pods, by UID, terminating ones too.
+    `epoch`: the ledger's, for the mark in status and on adopted pods.
+    `mirror_fresh`: False while the mirror is stale or a live read is owed.
+    `nodes`: None when nodes are not watched.
+    `room`: pods that the cap over all pools still allows (None = no cap).
     """
 
     now: datetime

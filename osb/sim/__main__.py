@@ -1,7 +1,7 @@
-"""`python -m osb.sim`: the simulated cluster as a process. Prints `ready <url>`; ends with its parent
-or on SIGTERM.
+"""`python -m osb.sim`: the simulated cluster as a process. Prints `ready <url>`.
 
-`--kubelet-for KUBECONFIG` runs only the fake kubelet, against a real control plane.
+It ends with its parent or on SIGTERM. `--kubelet-for KUBECONFIG` runs only the fake kubelet, against a
+real control plane.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class SimCluster:
     ) -> SimCluster:
         """A cluster that answers.
 
-        `options`: nodes, first_address (of the pods); the rest goes to `ApiServer`
-        (window, bookmark_every, auto_namespaces).
+        `options`: nodes and first_address (of the pods); the rest goes to `ApiServer`
+          (window, bookmark_every, auto_namespaces).
         """
         cluster = cls(Path(folder), port=port, pod_ready=pod_ready, kubelet=kubelet, **options)
         cluster.folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
-"""What follows a deletion: dependents by owner reference, foreground and orphan finalizers, contents
-of a namespace.
+"""What follows a deletion: dependents by owner reference, foreground and orphan finalizers, namespaces emptied.
 
-Listens to every change, works through a queue of objects to look at. Same outcomes as the garbage collector
-and the namespace controller of a real control plane, only sooner.
+Listens to every change, works through a queue of objects to look at. Same outcomes as the garbage collector and
+the namespace controller of a real control plane, only sooner.
 """
 
 from __future__ import annotations

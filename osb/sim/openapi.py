@@ -1,7 +1,7 @@
-"""/openapi/v2 for the custom kinds: JSON, and the protobuf that kubectl asks for
-(`explain`, client-side validation).
+"""/openapi/v2 for the custom kinds: JSON, and the protobuf that kubectl asks for.
 
-The protobuf is written by hand from the public OpenAPI v2 message definitions: a few fields of a few messages.
+kubectl needs it for `explain` and for client-side validation. The protobuf is written by hand from the public
+OpenAPI v2 message definitions: a few fields of a few messages.
 """
 
 from __future__ import annotations

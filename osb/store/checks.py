@@ -31,8 +31,9 @@ class Finding:
 
 
 def check(store: Store) -> list[Finding]:
-    """Everything wrong with the server, the fatal first; empty when all is well. Never raises for
-    a server's answer.
+    """Everything wrong with the server, the fatal first; empty when all is well.
+
+    Never raises for a server's answer.
     """
     try:
         with redis_errors("check Redis"):

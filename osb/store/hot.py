@@ -51,9 +51,13 @@ class Stocked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HotLoad:
-    """One consistent look. `known` and `age_ms` are the worst of the three mirror kinds: when the mirror is
-    not known or too old, the pass must read live. `line` and `stock` are whole lengths, `waiters` and
-    `pods` their beginnings."""
+    """One consistent look.
+
+    `known`, `age_ms`: the worst of the three mirror kinds. When the mirror is not known or too old, the pass
+      must read live.
+    `line`, `stock`: the whole lengths.
+    `waiters`, `pods`: the beginnings of line and stock.
+    """
 
     known: bool
     age_ms: int

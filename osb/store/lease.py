@@ -57,8 +57,9 @@ class LeaseKeeper:
         self._pid = 0
 
     def hold(self, key: Key, token: str, *, sent: float | None = None) -> Lease:
-        """Renew from now on. `sent` is the monotonic time just before `begin` was called, when the
-        caller knows it.
+        """Renew from now on.
+
+        `sent` is the monotonic time just before `begin` was called, when the caller knows it.
         """
         lease = Lease(key, token, sent=self._clock() if sent is None else sent, clock=self._clock)
         with self._lock:

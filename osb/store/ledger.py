@@ -113,7 +113,9 @@ class Ledger:
     # -- changes, each fenced by its script ------------------------------------------------------------
 
     def allocate(self, proof: Proof, op: str, grants: Sequence[Grant]) -> Taken:
-        """Promise exactly these free pods to exactly these slots, or change nothing. Safe to repeat with its `op`.
+        """Promise exactly these free pods to exactly these slots, or change nothing.
+
+        Safe to repeat with its `op`.
         """
         args: list[Arg] = [op]
         for grant in grants:

@@ -146,7 +146,9 @@ class LedgerState:
 
 
 def text(entry: LedgerEntry) -> str:
-    """state|podUID|sandboxUID|sandbox|slot|seq|op|policy. Raises ValueError for a state or member that cannot be.
+    """The stored form of an entry: state|podUID|sandboxUID|sandbox|slot|seq|op|policy.
+
+    Raises ValueError for an unknown state, or a member that contains `|`.
     """
     if entry.state not in STATES:
         raise ValueError(f"{entry.state!r} is not a ledger state")

@@ -47,8 +47,10 @@ _LISTED: Final = {"dirty": "dirty", "running": "run", "due": "due", "quarantined
 class Begin:
     """Answer to `begin`. Only with state `run` may, and must, the caller go on and call `end` with its token.
 
-    `deep`: a full pass is owed. `due_in_ms`: the pending timer, which may pay that debt later (-1: none, so a
-    deep run must be a full pass now). `newly_quarantined`: this very call did it; tell people.
+    `deep`: a full pass is owed.
+    `due_in_ms`: the pending timer, which may pay that debt later (-1: none, so a deep run must be a
+      full pass now).
+    `newly_quarantined`: this very call did it; tell people.
     """
 
     state: State
@@ -190,12 +192,12 @@ class WorkQueue:
         deep_again: bool = False,
         staying: bool = False,
     ) -> EndResult:
-        """End a run. `seconds` is the wait of after and part; the back-off of retry is made here, with
-        ±20 % jitter.
+        """End a run.
 
-        `deep_again` says that the pass found work for a full pass: one is owed, `seconds` from now. `staying`
-        says that the caller begins again at once if the answer is `again`: no wake-up is sent, only marked as
-        on its way, so that rescue sends it should the caller die first.
+        `seconds`: the wait of after and part; the back-off of retry is made here, with ±20 % jitter.
+        `deep_again`: the pass found work for a full pass: one is owed, `seconds` from now.
+        `staying`: the caller begins again at once if the answer is `again`: no wake-up is sent, only marked as on
+          its way, so that rescue sends it should the caller die first.
         """
         jitter = 0.8 + 0.4 * self._dice()
         wait = max(0, math.ceil(seconds * 1000))
@@ -209,7 +211,9 @@ class WorkQueue:
         return int(self._call("queue_due_v1", _seed(), kind, limit))
 
     def rescue(self, kind: str, limit: int = 200) -> RescueResult:
-        """Bring back runs whose worker vanished and wake-ups that nobody took; promote what waited 30 s in later.
+        """Bring back runs whose worker vanished and wake-ups that nobody took.
+
+        Keys that waited 30 s in class later are promoted to class now.
         """
         broken, repeated, promoted, quarantined = self._call("queue_rescue_v1", _seed(), kind, limit)
         found = (_shown(kind, member) for member in quarantined)
@@ -299,7 +303,9 @@ class WorkQueue:
         )  # fmt: skip
 
     def use_envelope(self, template: bytes) -> None:
-        """Publish wake-ups in this shape from now on, in every process (osb.store.envelope). Raises ConfigError.
+        """Publish wake-ups in this shape from now on, in every process (osb.store.envelope).
+
+        Raises ConfigError when `template` is not one.
         """
         with redis_errors("store the envelope"):
             self._redis.hset(keys.ENVELOPE, keys.ENVELOPE_FIELD, checked_template(template))

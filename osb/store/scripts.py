@@ -71,7 +71,9 @@ def names() -> tuple[str, ...]:
 
 
 class Scripts:
-    """The scripts of one connection. `clock_key` is for tests only: a Redis key whose ms stand for Redis' clock.
+    """The scripts of one connection.
+
+    `clock_key` is for tests only: a Redis key whose ms stand for Redis' clock.
     """
 
     def __init__(self, client: redis.Redis, *, clock_key: str = "") -> None:

@@ -35,7 +35,9 @@ class TaskStates:
     def get_all(self, uid: str, kind: type[T]) -> dict[int, T]: ...
 
     def get_all(self, uid: str, kind: Any = Any) -> dict[int, Any]:
-        """All states of a sandbox by slot index, decoded as `kind`. One that cannot be read counts as forgotten.
+        """All states of a sandbox by slot index, decoded as `kind`.
+
+        One that cannot be read counts as forgotten.
         """
         with redis_errors(f"read task states of {uid}"):
             pipe = self._redis.pipeline(transaction=False)

@@ -54,8 +54,13 @@ class Clock:
 
 
 class Bench:
-    """Executors by address, as `osb.apply.tasks.Executors`. `silent`: addresses that do not answer; `broken`: that
-    answer 500; `log`: mutating calls that arrived; `before`: runs before each order is checked."""
+    """Executors by address, as `osb.apply.tasks.Executors`.
+
+    `silent`: addresses that do not answer.
+    `broken`: addresses that answer 500.
+    `log`: mutating calls that arrived.
+    `before`: runs before each order is checked.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
