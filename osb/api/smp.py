@@ -75,11 +75,10 @@ _REMOVE = "$deleteFromPrimitiveList/"
 
 
 def merge(original: Obj, patch: Any, schema: str = "pod", *, at: str = "patch") -> Obj:
-    """`original` with a strategic merge patch applied; `{}` and null change nothing. A patch may be the JSON
-    text of the object as well.
+    """`original` with a strategic merge patch applied; `{}` and null change nothing.
 
-    `at` begins every path in errors. Raises InvalidInput for a patch that is no object, an element without
-    its merge key, and unknown or misplaced directives.
+    A patch may be the JSON text of the object as well. `at` begins every path in errors. Raises InvalidInput for a
+    patch that is no object, an element without its merge key, and unknown or misplaced directives.
     """
     if isinstance(patch, str):
         patch = _from_text(patch, at)

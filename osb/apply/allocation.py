@@ -108,8 +108,10 @@ def view_of(hand: Hand, claim: Claim) -> BatchView:
 
 
 def show(hand: Hand, settled: Settled) -> Settled:
-    """The status after a claim that was just written, because this pass knows the pods. A refused one is repaired by
-    the sandbox's own pass."""
+    """Write the status after a claim that this pass has just written, because it knows the pods.
+
+    A status that the server refuses is repaired by the sandbox's own pass.
+    """
     claim, answer = settled.claim, settled.stored
     if not settled.delivered or not settled.writes or answer is None:
         return settled
@@ -165,11 +167,11 @@ def _moves(claim: Claim, what: str, to: str) -> tuple[Move, ...]:
 
 
 def settle(hand: Hand, claim: Claim, prove: Any) -> Settled:
-    """Reservations of earlier passes: each is in the record, or is rolled forward, or nobody wants it any more. They
-    may be of different passes, so each slot is judged by itself.
+    """Settle reservations of earlier passes: each is in the record, is rolled forward, or is wanted no more.
 
-    `claim.raw` is a live read. `prove()` is called after that read and before the patch that uses its version: True
-    when the ledger still says what this pass believes.
+    They may be of different passes, so each slot is judged by itself. `claim.raw` is a live read. `prove()` is
+    called after that read and before the patch that uses its version: True when the ledger still says what
+    this pass believes.
     """
     landed = {slot: pod for slot, pod in claim.pods.items() if names_them(claim.raw, replace(claim, pods={slot: pod}))}
     wanted = set(claims.wants(claim.box, claim.pool_uid))

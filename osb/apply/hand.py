@@ -84,7 +84,10 @@ def in_parallel(hand: Hand, work: Callable[[T], R], items: Iterable[T], *, urgen
 
 
 def _meanwhile(hand: Hand, futures: Sequence[Future[Any]]) -> BaseException | None:
-    """Wait for all; after each that ends there is a moment for what is urgent. What that raised, at the end."""
+    """Wait for all futures; after each that ends, ask `hand.meanwhile` to look for what is urgent.
+
+    Returns the first OsbError that this raised (then it is not asked again), None when there was none.
+    """
     failed: BaseException | None = None
     for _ in as_completed(futures) if hand.meanwhile is not None else ():
         if hand.meanwhile is None or failed is not None:

@@ -18,8 +18,11 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """`pod` is the object as stored, ours by owner UID; None: the name belongs to somebody else. `read`: an earlier
-    POST of ours had made it, and this is how it looks by now."""
+    """The outcome of one create.
+
+    `pod`: the object as stored, ours by owner UID; None when the name belongs to somebody else.
+    `read`: an earlier POST of ours had made it, and this is how it looks by now.
+    """
 
     name: str
     pod: Obj | None
@@ -62,7 +65,11 @@ def delete_pod(hand: Hand, namespace: str, name: str, *, uid: str, version: str 
 
 
 def _another(hand: Hand, namespace: str, name: str, uid: str) -> bool:
-    """After a failed precondition: gone if the name is free or belongs to another UID; else it changed."""
+    """What a failed precondition means: True: the pod is gone. False: it is terminating.
+
+    It is gone when the name is free or belongs to another UID. Raises Conflict when the pod is there
+    and has changed.
+    """
     pod = live_pod(hand, namespace, name, uid=uid)
     if pod is None:
         return True

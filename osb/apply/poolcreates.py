@@ -40,8 +40,11 @@ def creates(work: PoolWork, group: list[plans.CreatePod]) -> None:
 def _create_all(
     work: PoolWork, group: list[plans.CreatePod], create: Callable[[plans.CreatePod], Created]
 ) -> list[Created | ApiError | None]:
-    """In growing steps, and no further after a definite refusal or a step that failed wholly: quota and admission, a
-    broken webhook too, treat them all alike."""
+    """Create in growing steps, and no further after a definite refusal or a step that failed wholly.
+
+    Quota, admission and a broken webhook treat all pods of the group alike. None stands for a pod that
+    was not tried.
+    """
     results: list[Created | ApiError | None] = []
     step = 1
     while len(results) < len(group):
@@ -56,7 +59,10 @@ def _create_all(
 
 
 def _born(work: PoolWork, made: list[Obj], *, read: list[Obj]) -> None:
-    """`read`: those that an earlier POST had made; they may be ready by now, which is news."""
+    """Move created pods to `born` in the ledger and put them into the mirror.
+
+    `read`: those of `made` that an earlier POST had made; they may be ready by now, which is news.
+    """
     if not made:
         return
     work.hand.step("created")

@@ -36,8 +36,11 @@ class Recycled:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """`moves` for the ledger, `stored` for the mirror; both empty when the sandbox must be looked at again. `base` is
-    the version that was read and patched: it may be newer than the one that the pass decided on."""
+    """What an acknowledgement came to.
+
+    `moves`, `stored`: for the ledger and for the mirror; both empty when the sandbox must be looked at again.
+    `base`: the version that was read and patched. It may be newer than the one that the pass decided on.
+    """
 
     box: str
     moves: tuple[Move, ...] = ()
@@ -118,8 +121,11 @@ def unanswered(spec: BoxSpec) -> bool:
 
 
 def owed(spec: BoxSpec, mine: Collection[str], *, pool: str) -> tuple[str, ...] | None:
-    """Recorded names to acknowledge although the ledger has nothing of them (they are gone); `mine` are the pods the
-    ledger still attributes to the sandbox. `()`: only a finalizer or a record is left to take off. None: nothing."""
+    """Recorded names to acknowledge although the ledger has nothing of them (they are gone).
+
+    `mine` are the pods that the ledger still attributes to the sandbox. An empty tuple: only a finalizer or a
+      record is left to take off. None: nothing is owed.
+    """
     if spec.record_error is not None and spec.deleting is None:
         return None
     recorded = spec.record.pods if spec.record is not None else ()

@@ -52,8 +52,10 @@ class Executors(Protocol):
         """GET the task list of each address. Indexes that the budget (seconds) did not reach are left out."""
 
     def send(self, orders: Sequence[Order], *, check: Check, budget: float) -> dict[int, Answer]:
-        """Carry out orders whose check passes. A refused check is `Answer(ok=False, heard=False)` with the
-        reason; orders that the budget did not reach are left out.
+        """Carry out orders whose check passes.
+
+        A refused check is `Answer(ok=False, heard=False)` with the reason; orders that the budget did not reach
+        are left out.
         """
 
 

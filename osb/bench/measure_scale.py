@@ -72,8 +72,11 @@ def _cost(bench: Bench, pool: str) -> _Cost:
 
 
 def full(bench: Bench) -> None:
-    """Gather and decide of one full pass, as `osbctl explain` does them: nothing is written. CPU of this process, once
-    with an idle pool and once with sandboxes on it, which must not multiply."""
+    """The CPU that gathering and deciding one full pass takes in this process.
+
+    As `osbctl explain` does them: nothing is written. Once with an idle pool and once with sandboxes on it, which
+    must not multiply the cost.
+    """
     size = bench.plan.large
     name = _pool(bench, size)
     empty = _full_pass(bench, name)

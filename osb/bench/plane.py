@@ -1,8 +1,8 @@
-"""A real control plane for benchmarks and acceptance tests: the etcd, kube-apiserver and
-kube-controller-manager of KUBEBUILDER_ASSETS.
+"""A real control plane for benchmarks and acceptance tests.
 
-In: a folder with the binaries and an empty folder. Out: a kubeconfig with all rights, until `stop`. Data is not synced
-to disk, and nodes are played by the fake kubelet: the API server is measured, no disk and no container runtime.
+It is the etcd, kube-apiserver and kube-controller-manager of KUBEBUILDER_ASSETS. In: a folder with the binaries
+and an empty folder. Out: a kubeconfig with all rights, until `stop`. Data is not synced to disk, and nodes are
+played by the fake kubelet: the API server is measured, no disk and no container runtime.
 """
 
 from __future__ import annotations

@@ -30,8 +30,10 @@ def install_definitions(settings: Settings) -> None:
 
 
 def lease_home(settings: Settings) -> bool:
-    """Create the Lease's namespace in a cluster that lacks it; True when it was made. Raises ConfigError when it is
-    missing and this account may not make it."""
+    """Create the Lease's namespace in a cluster that lacks it; True when it was made.
+
+    Raises ConfigError when it is missing and this account may not make it.
+    """
     if settings.no_lease:
         return False
     name, missing = settings.lease_home, False

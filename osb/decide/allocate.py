@@ -108,11 +108,11 @@ class Stock:
         return len(self._left)
 
     def fit_for(self, had: frozenset[str]) -> int:
-        """How many of what is left a sandbox that had `had` may get."""
+        """How many of the pods left a sandbox may get; `had`: pods it had already and never gets again."""
         return len(self._left) - sum(1 for name in had if name in self._left)
 
     def take(self, count: int, had: frozenset[str]) -> list[PodFact]:
-        """Up to `count` pods, none of `had`."""
+        """Up to `count` pods in order, none of `had`."""
         while self._first < len(self._pods) and self._pods[self._first].name not in self._left:
             self._first += 1
         taken: list[PodFact] = []
@@ -126,7 +126,7 @@ class Stock:
         return taken
 
     def put_back(self, pods: Iterable[PodFact]) -> None:
-        """What was taken in vain."""
+        """Pods that were taken in vain are available again."""
         self._left.update(pod.name for pod in pods)
         self._first = 0
 

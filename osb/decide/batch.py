@@ -125,8 +125,10 @@ def _pods(view: BatchView, move: Move) -> PodWork:
 
 
 def _as_patched(view: BatchView, work: PodWork) -> BatchView:
-    """What is shown is shown of the record that this plan writes: its own patch is no event that would
-    bring another pass."""
+    """The view with the record that this plan writes: the status shows that one.
+
+    Our own patch is no event, so no other pass would follow to show it.
+    """
     return view if work.record is None else replace(view, spec=replace(view.spec, record=work.record))
 
 
@@ -188,5 +190,5 @@ def _timers(view: BatchView, due: Expiry) -> Iterable[float | None]:
 
 
 def _soonest(*candidates: float | None) -> float | None:
-    """The earliest of them that lies ahead."""
+    """The smallest of these waits (seconds) that is above 0; None when there is none."""
     return min((seconds for seconds in candidates if seconds is not None and seconds > 0), default=None)

@@ -60,8 +60,9 @@ def pod_work(view: BatchView) -> PodWork:
 
 
 def _create(view: BatchView, slots: Sequence[int], work: PodWork) -> None:
-    """A hundred of the missing pods, lowest slots first; the next pass makes more. A slot whose pod cannot be built
-    holds up nobody.
+    """Create a hundred of the missing pods, lowest slots first; the next pass makes more.
+
+    A slot whose pod cannot be built holds up nobody.
     """
     if view.spec.template is None:
         return
@@ -112,8 +113,7 @@ def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Reco
             lost[slot] = f"pod {boxslots.pod_name(spec.name, slot)} was deleted"
     if not lost or spec.record_error is not None:  # never written over: whoever can read it may still repair it
         return spec.record
-    # A slot of a sandbox with pods of its own is never open: its name tells that the substitute is the same
-    # slot's.
+    # A slot of a sandbox with pods of its own is never open: the substitute has the name of the same slot.
     record = mark_lost(spec.record, lost.keys(), policy=spec.lost_policy, delivered=delivered)
     record = work.record = replace(record, open=())
     work.lost = lost

@@ -107,8 +107,9 @@ def _ended(pod: Raw) -> Raw | None:
 
 
 def _error(message: str) -> str:
-    """The error in a termination message of our format. Any other text is not repeated: nobody has promised
-    that it holds no secret.
+    """The error in a termination message of our format.
+
+    Any other text is not repeated: nobody has promised that it holds no secret.
     """
     try:
         data = orjson.loads(message)

@@ -1,7 +1,7 @@
 """`Conditions`: the condition list of one status while it is being decided.
 
 Only True conditions are stored; clearing one removes it. The transition time moves when the status
-flips, absent counting as False, and not when only reason or message change (spec/batchsandbox.md
+flips (absent counts as False), and not when only reason or message change (spec/batchsandbox.md
 10.4). Next: `osb.decide.status`.
 """
 

@@ -38,8 +38,9 @@ def mark_lost(record: Record | None, slots: Collection[int], *, policy: str, del
 
 
 def told_loss(record: Record, pods: Mapping[int, str]) -> tuple[str, str]:
-    """Reason and message of PodLost. `pods`: slot -> its pod and, when known, what became of it. Later passes keep the
-    text although the record has forgotten the pod.
+    """Reason and message of PodLost. `pods`: slot -> its pod and, when known, what became of it.
+
+    Later passes keep the text although the record has forgotten the pod.
     """
     if record.failed:
         reason = names.REASON_SLOT_FAILED
@@ -50,8 +51,9 @@ def told_loss(record: Record, pods: Mapping[int, str]) -> tuple[str, str]:
 
 
 def replaced_losses(view: BatchView, before: Record | None) -> tuple[tuple[str, str, str], ...]:
-    """PodLost as a condition of a `Change`, for the write that refills slots of which no status has told yet: `before`
-    is the record that still names the lost pods.
+    """PodLost as a condition of a `Change`, for the write that refills slots of which no status has told yet.
+
+    `before` is the record that still names the lost pods. Empty when there is nothing to tell.
     """
     record = view.spec.record
     if before is None or record is None or not before.open or record.open or record.losses != before.losses:

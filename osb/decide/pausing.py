@@ -216,7 +216,7 @@ def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:
 def _finish_detach(view: BatchView) -> Move:
     """The second phase is the pool's: delete the pod, then remove finalizer and record.
 
-    When the pool is gone, the record is cleared here.
+    When the pool is gone, finalizer and record are removed here.
     """
     spec = view.spec
     pool = claims.effective_pool(spec)[0]

@@ -78,8 +78,9 @@ def _former(view: PoolView, out: Returns, box: BoxSpec) -> None:
 
 
 def _vanished(view: PoolView, out: Returns, box: BoxSpec, *, mine: dict[str, LedgerEntry]) -> None:
-    """Recorded pods that neither the cluster nor the ledger has: lost while the ledger was lost, or the pass that
-    noticed it died before it could record it.
+    """Give up recorded pods that neither the cluster nor the ledger has.
+
+    They were lost while the ledger was lost, or the pass that noticed died before it could record it.
     """
     pool, uid = claims.effective_pool(box)
     if not view.mirror_fresh or pool != view.pool.name or uid not in ("", view.pool.uid):

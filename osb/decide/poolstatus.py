@@ -139,8 +139,10 @@ def troubles(view: PoolView, found: Findings) -> dict[str, tuple[str, str]]:
 
 
 def _replacing(view: PoolView, found: Findings) -> bool:
-    """A rollout has removed the last idle old pod, and what takes its place is not ready yet. Pods in use do not count:
-    who waits for the rollout would wait for users."""
+    """A rollout has removed the last idle old pod, and what takes its place is not ready yet.
+
+    Pods in use do not count: who waits for the rollout would wait for users.
+    """
     rolling = any(
         isinstance(c, Mapping) and c.get("type") == names.ROLLING_OUT and c.get("status") == "True"
         for c in view.pool.status.get("conditions") or ()
@@ -152,8 +154,11 @@ _WARNED = (names.SPEC_INVALID, names.CAPACITY_EXHAUSTED, names.RECYCLE_FAILING, 
 
 
 def events(view: PoolView, new_status: Mapping[str, Any]) -> list[EmitEvent]:
-    """One Warning per condition that became True or changed its reason, one per warning about labels or
-    annotations and version of the object that brought it."""
+    """The events that a new status calls for.
+
+    One Warning per condition that became True or changed its reason; and one per warning about a label or
+    annotation and version of the object that brought it.
+    """
     before = {
         (c.get("type"), c.get("reason"))
         for c in view.pool.status.get("conditions") or ()

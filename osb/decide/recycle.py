@@ -99,8 +99,11 @@ def life_id(entry: LedgerEntry, epoch: str) -> str:
 
 
 def policy_of(entry: LedgerEntry, pool_policy: str, *, forced: bool = False) -> str:
-    """The pinned policy. Deletion overrides it, when the pool says so now, when it is forced, or when nobody
-    knows who used the pod and the policy would not touch it."""
+    """The pinned policy, unless deletion overrides it.
+
+    It does when the pool says so now, when it is forced, or when nobody knows who used the pod and the policy
+    would not touch it.
+    """
     pinned = entry.policy or pool_policy
     if forced or names.RECYCLE_DELETE in (pinned, pool_policy):
         return names.RECYCLE_DELETE

@@ -195,8 +195,9 @@ def _box_added(key: Key, new: Obj, adds: Adds) -> None:
 
 
 def _waits_for_pods(spec: Mapping[str, Any], pools: tuple[str, ...]) -> bool:
-    """Whether a pool's pass will serve it and show its status. One that wants nothing, or whose spec cannot be served,
-    stands in no line: only its own pass looks at it.
+    """Whether a pool's pass will serve this sandbox and show its status.
+
+    One that wants nothing, or whose spec cannot be served, stands in no line: only its own pass looks at it.
     """
     replicas = spec.get("replicas", 1)
     if not isinstance(replicas, int) or not pools:

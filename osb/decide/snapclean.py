@@ -39,8 +39,7 @@ def plan(view: SnapshotView) -> Plan:
         stop = _delete(job, "the snapshot is deleted")
         if not may_be_frozen(view):
             return Plan((stop,), reasons=("its commit Job is stopped",), again=LOOK)
-        # The unpause Job is asked for together with the stop: afterwards nothing tells that a commit was
-        # running.
+        # The unpause Job is asked for together with the stop: later nothing tells that a commit was running.
         made = () if unpause is not None else (_unpause(view),)
         return Plan((stop, *made), reasons=("its commit Job is stopped, containers are unfrozen",), again=LOOK)
     if job is not None and job["metadata"].get("deletionTimestamp"):

@@ -98,8 +98,8 @@ def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
 def endpoints(view: BatchView, *, phase: str | None = None) -> list[str] | None:
     """The addresses to publish, position = slot; None when what is published is already right.
 
-    "" stands for a slot that is absent, terminating, terminal or not yet addressed; `[]` for a list with no
-    address, and while pausing or paused. The annotation is never created empty. `phase` is the phase about to be
+    "" stands for a slot that is absent, terminating, terminal or not yet addressed; the list is empty when no slot
+    is listed, and while pausing or paused. The annotation is never created empty. `phase` is the phase about to be
     written, if it changes.
     """
     found = [] if (phase or view.spec.phase) in SUSPENDED else _addresses(view)
@@ -210,8 +210,7 @@ def _resuming(draft: _Draft) -> str:
     conditions, found = draft.conditions, draft.failing
     if draft.ready:
         conditions.clear(names.POD_FAILED, names.RESUME_FAILED)
-        # The template was rewritten after the intent was acknowledged: that generation is ours, not a new
-        # request.
+        # The template was rewritten after the intent was acknowledged: that generation is ours, no new request.
         draft.acked = draft.view.spec.pause is not True
         return names.SUCCEED
     if found:

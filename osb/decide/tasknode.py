@@ -191,8 +191,9 @@ def _state(raw: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def tally(nodes: Iterable[Node]) -> TaskCounters:
-    """Count nodes: a final result first, then pending, then by state. Assigned and never seen is unknown, and
-    so is a pending task whose executor was asked three times in vain: nothing is left out of the sum.
+    """Count nodes: a final result first, then pending, then by state; nothing is left out of the sum.
+
+    Assigned and never seen is unknown, and so is a pending task whose executor was asked three times in vain.
     """
     counts = {RUNNING: 0, SUCCEED: 0, FAILED: 0, UNKNOWN: 0, PENDING: 0}
     for node in nodes:

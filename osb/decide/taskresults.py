@@ -22,8 +22,12 @@ UNKNOWN_CODE = 1
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """`failed`: index to (exit code, reason). `readable` is False for a text that could not be read (a user's
-    edit): known results then count for nothing, and the next write replaces the text."""
+    """Final results by index.
+
+    `failed`: index -> (exit code, reason).
+    `readable`: False for a text that could not be read (a user's edit): known results then count for nothing, and
+      the next write replaces the text.
+    """
 
     ok: frozenset[int] = frozenset()
     failed: Mapping[int, tuple[int, str]] = field(default_factory=dict)

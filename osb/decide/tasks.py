@@ -179,8 +179,11 @@ def _with_digests(view: DriveView, nodes: Mapping[int, Node], work: Work) -> dic
 
 
 def _deletes(view: DriveView, nodes: Mapping[int, Node], work: Work) -> Iterable[PodDelete]:
-    """Pods to delete: owned ones whose task is over under Release, those given up, and pool pods that run
-    somebody else's tasks (the slot then gets another pod)."""
+    """Pods to delete.
+
+    Those are owned ones whose task is over under Release, those given up, and pool pods that run somebody else's
+    tasks (the slot then gets another pod).
+    """
     yield from work.unclean
     if view.pooled or view.intent == PAUSE:
         return

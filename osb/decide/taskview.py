@@ -90,9 +90,10 @@ class PodDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one pass does, in this order: store `nodes`, patch `results`, `give` and `force` into the
-    annotations, make `calls`, `delete` pods, remove the finalizer when `finished`, look again after `again`
-    seconds (None = when something happens).
+    """What one pass does, in this order.
+
+    Store `nodes`; patch `results`, `give` and `force` into the annotations; make `calls`; `delete` pods; remove
+    the finalizer when `finished`; look again after `again` seconds (None = when something happens).
     """
 
     nodes: Mapping[int, Node]

@@ -166,8 +166,9 @@ def _is(pid: int, ticks: int) -> bool:
 
 
 def _session(task: Task) -> Iterator[int]:
-    """Living processes of the task's session, and those with its mark. When the leader's pid was reused, the
-    session is not ours.
+    """Living processes of the task's session, and those with its mark.
+
+    When the leader's pid was reused, the session is not ours.
     """
     if not task.pid:
         return

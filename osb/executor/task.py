@@ -30,8 +30,11 @@ TASK_TIMEOUT = "TaskTimeout"
 
 @dataclass(slots=True)
 class Task:
-    """`pid` 0: no process yet. `ticks`: the process's start time in clock ticks, so that a reused pid is not
-    taken for it. Times in seconds since the epoch, 0 = not yet."""
+    """One task. Times in seconds since the epoch, 0 = not yet.
+
+    `pid`: 0 means no process yet.
+    `ticks`: the process's start time in clock ticks, so that a reused pid is not taken for it.
+    """
 
     name: str
     process: Obj

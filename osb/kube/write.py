@@ -37,8 +37,9 @@ class Writes:
     def create(
         self, kind: str, namespace: str | None, body: Mapping[str, Any], *, timeout: float = WRITE_TIMEOUT
     ) -> dict[str, Any]:
-        """POST. Raises AlreadyExists, Refused, ...; after Unavailable nobody knows: read it by its name. A body that
-        does not say what it is gets apiVersion and kind: the server refuses custom objects without.
+        """POST. Raises AlreadyExists, Refused, ...; after Unavailable nobody knows: read it by its name.
+
+        A body that does not say what it is gets apiVersion and kind: the server refuses custom objects without.
         """
         name, row = _name_of(body), resource(kind)
         call = Call(

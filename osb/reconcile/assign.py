@@ -29,8 +29,12 @@ AGAIN = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """`assigned`: poolRef was written. Else `waiting` says why no pool fits, and `again` when to try once more (a pool
-    that appears or changes wakes the sandbox anyway)."""
+    """The outcome of a choice.
+
+    `assigned`: poolRef was written.
+    `waiting`: why no pool fits, when it was not.
+    `again`: when to try once more, in seconds (a pool that appears or changes wakes the sandbox anyway).
+    """
 
     assigned: bool = False
     summary: str = ""

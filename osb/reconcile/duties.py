@@ -34,8 +34,10 @@ SILENT_MS = 2000
 
 @dataclass(slots=True)
 class Duties:
-    """`tick()` runs what is due by its own clock and returns the seconds until the next call. `state_gauges`: this
-    process is scraped, so it also counts pools and sandboxes."""
+    """`tick()` runs what is due by its own clock and returns the seconds until the next call.
+
+    `state_gauges`: this process is scraped, so it also counts pools and sandboxes.
+    """
 
     store: Store
     sweep_seconds: int = 600

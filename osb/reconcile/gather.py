@@ -91,8 +91,11 @@ def boxes_of_pool(p: Pass, pool: str) -> tuple[list[Box], bool]:
 
 
 def live_boxes(p: Pass, pool: str, *, all_claims: bool = False) -> list[Box]:
-    """The same by a live list of the namespace. `all_claims`: with all whose record may name pods of this pool though
-    poolRef says nothing of it: one that cannot be read, one that names no pool, one that was taken off."""
+    """Every sandbox whose effective or recorded pool this is, by a live list of the namespace.
+
+    `all_claims`: also those whose record may name pods of this pool though poolRef says nothing of it: one that
+      cannot be read, one that names no pool, one that was taken off.
+    """
     every, _ = p.kube.all("batchsandbox", p.key.namespace)
     return [box for box in parsed(every) if _concerns(box.spec, pool) or (all_claims and _may_claim(box.spec))]
 

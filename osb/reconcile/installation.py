@@ -41,8 +41,11 @@ class Installation:
     _said: str = ""
 
     def ours(self) -> bool:
-        """True when the Lease is ours or nobody's; takes it then. Cheap enough to be asked for every batch of events:
-        looks into Redis once a second, at the server every 5 s at most."""
+        """True when the Lease is ours or nobody's; takes it then.
+
+        Cheap enough to be asked for every batch of events: looks into Redis once a second, at the server every 5
+        s at most.
+        """
         if self.settings.no_lease:
             return True
         looked, ours = self._seen

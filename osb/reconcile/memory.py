@@ -36,8 +36,10 @@ def remember(p: Pass, uid: str, values: Mapping[str, Any]) -> None:
 
 
 def with_demand(p: Pass, pool: PoolSpec, known: Memory, *, seq: int, unmet: int, pods: Iterable[PodFact]) -> Memory:
-    """`known` with pods granted or missing per second, and the median start time; unchanged unless the pool sizes by
-    demand (spec/additions.md 4)."""
+    """`known` with pods granted or missing per second, and the median start time.
+
+    Unchanged unless the pool sizes by demand (spec/additions.md 4).
+    """
     if pool.sizing.demand is None:
         return known
     now_ms = to_ms(p.now())

@@ -55,8 +55,10 @@ def revision_of(pool: PoolSpec) -> str:
 
 
 def load(p: Pass) -> Load:
-    """Pool, ledger head, the first waiters of the line and as many ready idle pods as they ask for; live reads when
-    the mirror is not known or too old."""
+    """Pool, ledger head, the first waiters of the line and as many ready idle pods as they ask for.
+
+    By live reads when the mirror is not known or too old.
+    """
     hot = hotpath.load(p.store, p.key, p.token, waiters=p.settings.serve_batch)
     if not hot.fresh(gather.STALE_MS) or hot.pool is None:
         return _live(p, hot)
@@ -70,8 +72,11 @@ def load(p: Pass) -> Load:
 
 
 def newcomers(p: Pass, known: Collection[str]) -> Stock | None:
-    """A stock for the sandboxes that joined the line since `known` was looked at; None when there are none, and when a
-    pass has had its fill (its ledger script must stay short)."""
+    """A stock for the sandboxes that joined the line since `known` was looked at.
+
+    None when there are none, when the pool cannot serve now, and when a pass has had its fill (its ledger script
+    must stay short).
+    """
     if len(known) >= p.settings.serve_batch:
         return None
     line = hotpath.line(p.store, p.key, limit=p.settings.serve_batch)

@@ -147,8 +147,10 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
 
 
 def _look_anew(p: Pass, now: Load, served: Served) -> None:
-    """What others hold for ever is news: the deal knew an older number. Waiters are told by the new one, and a pass
-    follows that serves by it."""
+    """Say anew why the waiters wait: what others hold for ever has changed, and the deal knew an older number.
+
+    Waiters are told by the new one, and another pass follows that serves by it.
+    """
     anew = serve.look(p, now.stock()).waiting
     told = {uid: anew.get(uid, waiting) for uid, waiting in served.dealt.waiting.items()}
     served.dealt = replace(served.dealt, waiting=told)

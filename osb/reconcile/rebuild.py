@@ -1,14 +1,18 @@
 """Refill a pool's ledger from the cluster (spec/protocols.md 5, Rebuild).
 
-In: a pass that holds the pool's key and found its ledger missing, foreign, or older than Redis. Out: a ledger that is
-ready, or nothing. Everything is read live: the Pool, its pods, all sandboxes of the namespace. Records minus
-acknowledged releases are claims; two claims on one pod are reserved for both, reported, and never handed out. Every
-waiting sandbox is touched between the list and the commit, which kills claims of workers from before the loss.
+In: a pass that holds the pool's key and found its ledger missing, foreign, or older than Redis. Out: a ledger
+that is ready, or nothing. Everything is read live: the Pool, its pods, all sandboxes of the namespace. Records
+minus acknowledged releases are claims; two claims on one pod are reserved for both, reported, and never handed
+out. Every waiting sandbox is touched between the list and the commit, which kills claims of workers from
+before the loss.
 
-What an unclaimed pod becomes (spec/pool.md 6.7): never Running, free; with an open restart attempt, a suspect label, or
-older than a time in which nobody watched, dirty by policy; so too when some sandbox still shows its address,
-or has lost its record and shows none, for then the record was edited while the ledger was lost. Else dirty and adopted,
-which is one small write that also disarms deletes still in flight.
+What an unclaimed pod becomes (spec/pool.md 6.7):
+
+* free, when it was never Running;
+* dirty by policy, with an open restart attempt, a suspect label, or when it is older than a time in which nobody
+  watched; so too when some sandbox still shows its address, or has lost its record and shows none, for then the
+  record was edited while the ledger was lost;
+* else dirty and adopted, which is one small write that also disarms deletes still in flight.
 """
 
 from __future__ import annotations
@@ -127,8 +131,10 @@ def _touched(p: Pass, boxes: Sequence[BoxSpec], pool: PoolSpec, epoch: str) -> l
 
 
 def claims_on(pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolSpec) -> dict[str, list[_Claim]]:
-    """Pod name -> who claims it. An unreadable record claims every pod of this pool that its text names, or whose
-    address its sandbox shows."""
+    """Pod name -> who claims it.
+
+    An unreadable record claims every pod of this pool that its text names, or whose address its sandbox shows.
+    """
     found: dict[str, list[_Claim]] = {}
     for box in boxes:
         if box.record_error is not None:
@@ -148,7 +154,10 @@ def claims_on(pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolS
 
 
 def _stripped(box: BoxSpec) -> bool:
-    """It has been given pods, and nothing on it tells which: record and addresses are gone or cannot be read."""
+    """The sandbox has been given pods, and nothing on it tells which.
+
+    Its record is gone or cannot be read, and it shows no address.
+    """
     given = names.FINALIZER_POOL in box.finalizers and (box.record is None or box.record_error is not None)
     return given and not any(box.endpoints or ())
 
@@ -195,8 +204,11 @@ def _watched(p: Pass, pod: PodFact) -> bool:
 
 
 def adopt(p: Pass, proof: Proof, limit: int = 400) -> int:
-    """Touch pods that a rebuild found unclaimed under watch, then free them: the touch disarms deletes that were
-    decided before and are still in flight. How many are left for the next pass."""
+    """Touch pods that a rebuild found unclaimed under watch, then free them.
+
+    The touch disarms deletes that were decided before and are still in flight. Returns how many pods are left for
+    the next pass.
+    """
     ledger = p.store.ledger(p.key.namespace, p.key.name)
     state = ledger.state()
     if not state.counts.get(DIRTY):

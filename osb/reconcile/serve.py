@@ -57,7 +57,7 @@ class Served:
     again: float | None = None
 
     def add(self, dealt: Dealt, settled: Sequence[Settled] = (), *, again: float | None = None) -> None:
-        """One more round of the same pass."""
+        """Add one more round of the same pass."""
         was = self.dealt
         self.dealt = Dealt(
             grants=was.grants + dealt.grants, unmet=was.unmet + dealt.unmet, demand=was.demand + dealt.demand,
@@ -69,7 +69,10 @@ class Served:
         self.again = min(waits, default=None)
 
     def late(self, others: Sequence[Served]) -> None:
-        """What was served beside the rest of the same pass. Who was served late had not waited for this deal."""
+        """Add what was served beside the rest of the same pass.
+
+        Who was served late had not waited for this deal, so the deal stays as it is.
+        """
         for one in others:
             self.settled += one.settled
             self.again = min((w for w in (self.again, one.again) if w is not None), default=None)

@@ -51,7 +51,7 @@ def tell(p: Pass, now: Load, served: Served) -> float | None:
 
 
 def _fresh(waiting: Waiting, refresh: bool) -> Waiting:
-    """The same, allowed to rewrite a position that moved."""
+    """The same reason to wait; `refresh` allows to rewrite a position that moved."""
     return Waiting(
         code=waiting.code, missing=waiting.missing, position=waiting.position, line=waiting.line,
         detail=waiting.detail, cannot_grow=waiting.cannot_grow, refresh=refresh,
@@ -70,9 +70,10 @@ def _is_news(box: Box, waiting: Waiting) -> bool:
 
 
 def _write(p: Pass, box: Box, waiting: Waiting) -> tuple[Obj, bool] | None:
-    """One waiter's whole status, as stored, and whether it was decided on what the mirror has; None when nothing
-    differs. Once more on a live read when the mirror is behind (a rebuild touches every waiter just before). Raises
-    what the server answers.
+    """Write one waiter's whole status: (as stored, whether it was decided on what the mirror has).
+
+    None when nothing differs. Done once more on a live read when the mirror is behind (a rebuild touches every
+    waiter just before). Raises what the server answers.
     """
     try:
         stored = _written(p, box, waiting)

@@ -65,8 +65,10 @@ class World:
     _halt: tuple[float, bool] = (0.0, False)
 
     def halted(self) -> bool:
-        """True while the operator paused writes, or the installation's Lease is somebody else's (a copy in Redis, at
-        most 5 s old)."""
+        """True while the operator paused writes, or the installation's Lease is somebody else's.
+
+        The Lease's state is a copy in Redis, at most 5 s old.
+        """
         if self.settings.dry_run:
             return True
         if self.settings.no_lease:

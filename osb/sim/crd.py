@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions: a stored definition becomes routes, schema and columns at once; its deletion
-takes the objects.
+"""CustomResourceDefinitions: a stored one becomes routes, schema and columns at once.
 
-Conversion is not simulated: every served version shows the same fields under its own apiVersion.
+Its deletion takes the objects. Conversion is not simulated: every served version shows the same fields under
+its own apiVersion.
 """
 
 from __future__ import annotations

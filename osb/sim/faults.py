@@ -1,8 +1,8 @@
 """Faults on request: what the simulated server does to chosen requests. Added over HTTP under /_sim/faults.
 
 A fault matches by method, path (regular expression over path and query), verb and user agent, at most `count`
-times, and carries one or several effects. Requests of the fake kubelet are hit only by a fault
-that names its user agent, `osb-sim-kubelet`. Lists and stats are under /_sim as well (`osb.sim.admin`).
+times, and carries one or several effects. Requests of the fake kubelet are hit only by a fault that names its user
+agent, `osb-sim-kubelet`. Lists and stats are under /_sim as well (`osb.sim.admin`).
 """
 
 from __future__ import annotations

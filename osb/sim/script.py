@@ -1,24 +1,24 @@
 """What a pod should do in the simulated cluster: read from its `sim.osb/` annotations.
 
-=========================  ==============================================================================
-sim.osb/ready-after        time until Ready ("0.2", "300ms", "2s"); default: the kubelet's
-sim.osb/running-after      Running with an address, but not Ready, from then on until ready-after
-sim.osb/never-ready        "true": Running, never Ready. Taken away again: becomes Ready
-sim.osb/waiting-reason     containers wait with this reason (ErrImagePull, CreateContainerConfigError, ...)
-                           "init:ErrImagePull" for the init containers
-sim.osb/waiting-for        how long they do (default: for ever)
-sim.osb/unschedulable      "true": no node fits
-sim.osb/fail               "true": phase Failed instead of Ready; on a running pod: at once
-sim.osb/fail-after         phase Failed so long after Ready
-sim.osb/crash-after        every container ends so long after Ready and restarts as the policy says
-sim.osb/complete-after     phase Succeeded so long after Ready
-sim.osb/exit-code          of the container that ends (default 1 for fail and crash, 0 for Jobs)
+===========================  ==============================================================================
+sim.osb/ready-after          time until Ready ("0.2", "300ms", "2s"); default: the kubelet's
+sim.osb/running-after        Running with an address, but not Ready, from then on until ready-after
+sim.osb/never-ready          "true": Running, never Ready. Taken away again: becomes Ready
+sim.osb/waiting-reason       containers wait with this reason (ErrImagePull, CreateContainerConfigError, ...)
+                             "init:ErrImagePull" for the init containers
+sim.osb/waiting-for          how long they do (default: for ever)
+sim.osb/unschedulable        "true": no node fits
+sim.osb/fail                 "true": phase Failed instead of Ready; on a running pod: at once
+sim.osb/fail-after           phase Failed so long after Ready
+sim.osb/crash-after          every container ends so long after Ready and restarts as the policy says
+sim.osb/complete-after       phase Succeeded so long after Ready
+sim.osb/exit-code            of the container that ends (default 1 for fail and crash, 0 for Jobs)
 sim.osb/termination-message  of a Job's pod; default: what the image committer writes
-sim.osb/stop-after         how long the pod takes to stop when deleted, at most its grace period (default 0)
-sim.osb/exec               ignore (success, nothing happens), error (exit code 1), hang (no answer)
-sim.osb/restart-after      how long a container takes from the end to running again (default 0)
-sim.osb/commit             on the pod that a commit Job names: fail, hang, or a termination message
-=========================  ==============================================================================
+sim.osb/stop-after           how long the pod takes to stop when deleted, at most its grace period (default 0)
+sim.osb/exec                 ignore (success, nothing happens), error (exit code 1), hang (no answer)
+sim.osb/restart-after        how long a container takes from the end to running again (default 0)
+sim.osb/commit               on the pod that a commit Job names: fail, hang, or a termination message
+===========================  ==============================================================================
 
 Annotations may be changed while the pod runs; the kubelet then acts on what changed.
 """

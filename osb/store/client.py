@@ -110,8 +110,11 @@ class Store:
             self.redis.delete(keys.CLUSTER)
 
     def unready_ledgers(self) -> list[str]:
-        """`ns/pool` of known pools, not being deleted, whose ledger is missing, another UID's, or not to be believed;
-        none while the mirror is not known. Two trips per 200 pools."""
+        """`ns/pool` of known pools, not being deleted, whose ledger may not be believed.
+
+        That is one that is missing, another UID's, from another boot of Redis, or not ready. None are named while
+        the mirror is not known. Two trips per 200 pools.
+        """
         found: list[str] = []
         members = self.mirror.names("pool")
         for at in range(0, len(members), 200):

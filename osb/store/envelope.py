@@ -3,14 +3,14 @@
 In: one message as kombu itself made it (`workers.envelope`), or nothing: `DEFAULT` equals what kombu 5.7 makes.
 Out: JSON with placeholders, which `lua/queue_lib_v1.lua` fills and pushes on the list that a Celery worker pops.
 
-| placeholder    | stands for                                                             |
-|----------------|------------------------------------------------------------------------|
-| `<<task>>`     | task name, `osb.reconcile.<kind>`                                      |
+| placeholder    | stands for                                                                 |
+|----------------|----------------------------------------------------------------------------|
+| `<<task>>`     | task name, `osb.reconcile.<kind>`                                          |
 | `<<queue>>`    | the list: `osb.<kind>.now`, `osb.<kind>.later`, `osb.recycle`, `osb.tasks` |
-| `<<id>>`       | task id                                                                |
-| `<<tag>>`      | delivery tag: unique per message, or acknowledging one drops another   |
-| `<<args>>`     | `["namespace", "name", "reason"]`, escaped for the body's JSON text    |
-| `<<argsrepr>>` | the same as Flower and logs show it                                    |
+| `<<id>>`       | task id                                                                    |
+| `<<tag>>`      | delivery tag: unique per message, or acknowledging one drops another       |
+| `<<args>>`     | `["namespace", "name", "reason"]`, escaped for the body's JSON text        |
+| `<<argsrepr>>` | the same as Flower and logs show it                                        |
 
 The body travels as plain text (`body_encoding: utf-8`), which kombu accepts as well as its default base64: Lua has
 no base64, and `redis-cli lrange` stays readable. A task tells a wake-up from a hand-sent message by the header

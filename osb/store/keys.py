@@ -1,7 +1,7 @@
 """Names and types of everything we keep in Redis. Nothing here is the truth: the cluster can rebuild all of it.
 
 The scripts in `lua/` compute member keys from a kind, so a Redis cluster cannot route them;
-`osb.store.check` refuses cluster mode. One rule for all: an idle key leaves nothing behind, and what could
+`osb.store.checks` refuses cluster mode. One rule for all: an idle key leaves nothing behind, and what could
 stay has a TTL or an owner.
 
 =========================  ======  ===========================================================================

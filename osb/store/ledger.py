@@ -150,8 +150,11 @@ class Ledger:
         return all(stands == 1 for stands in self._fenced("ledger_prove_v1", proof, args)[1:])
 
     def intend(self, proof: Proof, maximum: int, names: Sequence[str]) -> bool:
-        """Note names before their POST. False, and nothing noted, when the pool would exceed `maximum`
-        entries (terminating pods count) or a name has an entry that is not `new`. Safe to repeat."""
+        """Note names before their POST. Safe to repeat.
+
+        False, and nothing noted, when the pool would exceed `maximum` entries (terminating pods count) or a name
+        has an entry that is not `new`.
+        """
         return bool(self._fenced("ledger_intend_v1", proof, [maximum, *names])[0] == b"ok")
 
     def begin_rebuild(self, proof: Proof, epoch: str) -> Former:
@@ -162,10 +165,11 @@ class Ledger:
         return Former(uid.decode(), old_epoch.decode(), boot.decode(), int(seq), entries)
 
     def commit(self, proof: Proof, epoch: str, entries: Mapping[str, LedgerEntry], *, seq: int = 0) -> None:
-        """Replace everything by `entries` and be ready. Raises Fenced, or LedgerNotReady when this rebuild
-        was overtaken (another epoch, builder or boot): stop, do not try again in this pass.
+        """Replace everything by `entries` and be ready.
 
-        `seq`: the next sequence number is above this and above every entry's and the former ledger's.
+        Raises Fenced, or LedgerNotReady when this rebuild was overtaken (another epoch, builder or boot): stop,
+        do not try again in this pass. `seq`: the next sequence number is above this and above every entry's and
+        the former ledger's.
         """
         texts: list[Arg] = [part for pod, entry in entries.items() for part in (pod, ledger_types.text(entry))]
         parts = [texts[at : at + 2 * COMMIT_LIMIT] for at in range(0, len(texts), 2 * COMMIT_LIMIT)] or [[]]

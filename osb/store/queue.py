@@ -250,8 +250,9 @@ class WorkQueue:
         return bool(self._call("queue_forget_v1", key.kind, key.member))
 
     def send_hand(self, key: Key, reason: str = "") -> str:
-        """Publish a task as a person would with `celery call`: one more run, without back-off or quarantine, never
-        beside another run of the key. Returns the task id, for `hand_seen`.
+        """Publish a task as a person would with `celery call`. Returns the task id, for `hand_seen`.
+
+        It asks for one more run, without back-off or quarantine, never beside another run of the key.
         """
         task_id = str(uuid.uuid4())
         args = (key.namespace, key.name, reason_text(reason or "by hand"))

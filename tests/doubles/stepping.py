@@ -61,8 +61,10 @@ class Stepping:
     # -- what happens -----------------------------------------------------------------------------------------------
 
     def once(self, kind: str, name: str, hook: Step = lambda _: None, *, deep: bool = True, sync: bool = True) -> bool:
-        """One pass over fresh facts; True when it ended without an error. A death or a refusal is the
-        next pass's business."""
+        """One pass over fresh facts; True when it ended without an error.
+
+        A death or a refusal is the next pass's business.
+        """
         if sync:
             self.passes.sync()
         try:

@@ -1,5 +1,4 @@
-"""What the work queue survives: lost and repeated messages, vanished and frozen workers, a flush, a
-clock gone back.
+"""What the work queue survives: lost and repeated messages, vanished and frozen workers, a flush, an older clock.
 
 Each test is one interleaving that breaks a plausible simpler protocol (spec/protocols.md 8, the mutants).
 """
