@@ -59,7 +59,7 @@ def _create_all(
 
 
 def _born(work: PoolWork, made: list[Obj], *, read: list[Obj]) -> None:
-    """Move created pods to `born` in the ledger and put them into the mirror.
+    """Tell the ledger of created pods (move `born`) and put them into the mirror.
 
     `read`: those of `made` that an earlier POST had made; they may be ready by now, which is news.
     """
@@ -105,7 +105,10 @@ def _not_born(work: PoolWork, results: Sequence[tuple[str, Created | ApiError | 
 
 
 def _certainly_not(result: Created | ApiError | None) -> bool:
-    """No pod of ours came of it: the server said no, the name is somebody else's, or nothing was sent."""
+    """Whether no pod of ours can come of it.
+
+    So when the server said no, the name is somebody else's, or nothing was sent.
+    """
     if isinstance(result, ApiError):
         return result.definite
     return result is None or result.pod is None

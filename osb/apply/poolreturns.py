@@ -64,14 +64,17 @@ def _recycle_by_delete(work: PoolWork, every: list[plans.Recycle]) -> None:
 
 
 def _recycle_failed(work: PoolWork, pod: str, cause: str) -> None:
-    """Told once a pod and cause, however often it is tried."""
+    """Note why a pod could not be recycled.
+
+    Users are told once for each pod and cause, however often it is tried.
+    """
     if work.view.memory.recycle_errors.get(pod) != cause:
         work.tell("Warning", names.EVENT_FAILED_RECYCLE, f"Failed to recycle pod {pod}: {cause}")
     work.errors[pod] = cause
 
 
 def _remember_errors(work: PoolWork) -> None:
-    """Of earlier failures those stay whose pod is still to be recycled."""
+    """Keep, of earlier and new failures, those whose pod is still to be recycled."""
     before = work.view.memory.recycle_errors
     done = {one.pod for one in work.recycled}
     open_ = {pod for pod, entry in work.entries.items() if entry.state in RECYCLING} - done

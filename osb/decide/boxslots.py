@@ -43,7 +43,10 @@ def slot_of(pod: PodFact) -> int | None:
 
 
 def _named(view: BatchView, pod: PodFact) -> bool:
-    """Creation has whole seconds: of two pods of one second, the one that carries the slot's name came from us."""
+    """Whether the pod carries the name of its slot.
+
+    Creation times have whole seconds: of two pods of one second, the one with the slot's name came from us.
+    """
     slot = slot_of(pod)
     return slot is not None and pod.name == pod_name(view.spec.name, slot)
 

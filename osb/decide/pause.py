@@ -116,7 +116,10 @@ def move(view: BatchView) -> Move:
 
 
 def acknowledged(view: BatchView) -> Change:
-    """For whoever writes a status outside the own pass: the intent is answered when nothing follows from it."""
+    """The change for whoever writes a status outside the sandbox's own pass.
+
+    The intent is acknowledged when nothing else follows from it.
+    """
     return Change(ack=step(situation(view)) is Step.ACK)
 
 
@@ -149,7 +152,7 @@ def _wait_for_pod(view: BatchView) -> Move:
 
 
 def _stay_paused(view: BatchView, *, ack: bool) -> Move:
-    """A paused sandbox has no pods: one that shows up late (created just before) goes."""
+    """A paused sandbox has no pods: one that shows up late (created just before) is removed."""
     removed = pausing.remove_pods(view)
     return Move(
         change=Change(phase=names.PAUSED, ack=ack),
@@ -160,7 +163,7 @@ def _stay_paused(view: BatchView, *, ack: bool) -> Move:
 
 
 def _tidy(view: BatchView) -> tuple[DeleteObject, ...]:
-    """The pause snapshot has served once the sandbox is stored as running again."""
+    """Delete the pause snapshot once the sandbox is stored as running again: it is needed no more."""
     snapshot, spec = view.snapshot, view.spec
     if snapshot is None or snapshot.owner_uid != spec.uid or snapshot.deleting:
         return ()

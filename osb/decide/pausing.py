@@ -56,7 +56,10 @@ def begin(view: BatchView) -> Move:
 
 
 def _formers(view: BatchView, snapshot: SnapshotFact) -> bool:
-    """It belonged to an earlier sandbox of this name, whose UID is gone: the garbage collector is on its way."""
+    """Whether the snapshot belonged to an earlier sandbox of this name.
+
+    The UID of that sandbox is gone: the garbage collector is on its way.
+    """
     return snapshot.owner_box == view.spec.name and snapshot.owner_uid not in ("", view.spec.uid)
 
 

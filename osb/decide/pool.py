@@ -96,7 +96,10 @@ def _start(view: PoolView) -> Work:
 
 
 def _deal(work: Work) -> Dealt:
-    """What the fast pass would hand out now. It is not done here; sizing must not count those pods as idle."""
+    """What the fast pass would hand out now.
+
+    Nothing is handed out here: sizing must not count those pods as idle.
+    """
     view = work.view
     taken = taken_slots(view.entries)
     waiting = [

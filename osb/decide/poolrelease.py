@@ -78,7 +78,7 @@ def _former(view: PoolView, out: Returns, box: BoxSpec) -> None:
 
 
 def _vanished(view: PoolView, out: Returns, box: BoxSpec, *, mine: dict[str, LedgerEntry]) -> None:
-    """Give up recorded pods that neither the cluster nor the ledger has.
+    """Have the recorded pods marked as lost that neither the cluster nor the ledger has.
 
     They were lost while the ledger was lost, or the pass that noticed died before it could record it.
     """
@@ -181,7 +181,10 @@ def _by_record(box: BoxSpec, name: str, entry: LedgerEntry) -> Cause | None:
 
 
 def _end_conflicts(view: PoolView, out: Returns) -> None:
-    """A pod that two records claimed is free to be recycled when none does any more."""
+    """Let pods that two records claimed be recycled, when no record claims them any more.
+
+    Not while some record cannot be read: it may be one that does.
+    """
     conflicts = [(name, entry) for name, entry in view.entries.items() if entry.state == ledger.CONF]
     if not conflicts:
         return
@@ -229,7 +232,7 @@ def _recycle(view: PoolView, out: Returns, name: str, *, entry: LedgerEntry, pod
 
 
 def _cleaned(pod: PodFact) -> PatchPod:
-    """Its marks end with the recycling: a record of this life must never count in another one."""
+    """The patch that takes the marks of this life off a recycled pod: they must never count in another one."""
     patch = {"metadata": {"labels": {names.LABEL_SUSPECT: None}, "annotations": {names.RESTART_RECORD: None}}}
     return PatchPod(pod.name, patch, uid=pod.uid, version=pod.version, why="its recycling is complete")
 

@@ -300,7 +300,10 @@ def _fail(
 
 
 def _attempt(number: int) -> tuple[str, str]:
-    """The attempt is counted in our own condition, so that it survives the Job."""
+    """Reason and message of Progressing while the commit Job runs.
+
+    The attempt is counted in our own condition, so that it survives the Job.
+    """
     return names.REASON_COMMITTING, f"The commit Job runs, attempt {number} of {TRIES}"
 
 

@@ -51,7 +51,7 @@ def _ask_bound(view: DriveView, node: Node) -> bool:
 
 
 def _waits(node: Node) -> bool:
-    """It may be bound in this pass; a task that only a pause has stopped is one of them."""
+    """Whether the task may be bound in this pass; one that only a pause has stopped may."""
     return node.resource in (PENDING, COMPLETED) or (node.resource == RELEASED and node.why == BY_PAUSE)
 
 

@@ -115,7 +115,10 @@ def executors(args: argparse.Namespace, token: str) -> list[tuple[str, Executor]
 
 
 def _port(address: str) -> int:
-    """asyncio would take 99999 for another port without a word."""
+    """The port of `host:port`. Raises ValueError for none, or one above 65535.
+
+    asyncio would take 99999 for another port without a word.
+    """
     text = address.rpartition(":")[2]
     if not text.isdigit() or int(text) > 65535:
         raise ValueError("host:port with a port up to 65535 is accepted")

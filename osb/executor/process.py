@@ -185,7 +185,7 @@ def _session(task: Task) -> Iterator[int]:
 
 
 def _marked(pid: int, mark: str) -> bool:
-    """It was started with this mark in its environment. One that we may not read is none of ours."""
+    """Whether it was started with this mark in its environment. One that we may not read is none of ours."""
     try:
         return bool(mark) and f"{TASK_ID}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -119,7 +119,7 @@ def pods_of(p: Pass, kind: str, owner_uid: str) -> tuple[list[PodFact], bool]:
 
 
 def live_pods(p: Pass, kind: str, owner_uid: str) -> list[PodFact]:
-    """The same by a live list: our label first, then the owner's UID decides."""
+    """The pods of `pods_of` by a live list: our label first, then the owner's UID decides."""
     selector = LABELS[kind]
     if kind == "poolpod" and p.key.kind == POOL:
         selector = f"{selector}={p.key.name}"

@@ -1,9 +1,9 @@
 """The load of a pool's fast pass in one trip to Redis (spec/hot-path.md 3).
 
-In: a pool's key and the token of its run. Out: `HotLoad`, all that serving the waiting line is decided on:
-the Pool, the first waiters with their objects, as many ready idle pods as those ask for with their facts,
-the ledger's head and counts, and how far the mirror may be trusted. Its cost does not grow with the pool.
-Next: `osb.reconcile.serve`.
+In: a pool's key and the token of its run. Out: `HotLoad`, all that serving the waiting line is decided
+on: the Pool, the first waiters with their objects, as many ready idle pods as those ask for with their
+facts, the ledger's head and counts, and how far the mirror may be trusted. Its cost does not grow with
+the pool. Next: `osb.reconcile.serve`.
 """
 
 from __future__ import annotations
