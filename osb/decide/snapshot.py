@@ -168,7 +168,17 @@ def _committing(view: SnapshotView) -> Plan:
     if _no_pod(view, job):
         text = "the commit Job gets no pod; does the namespace forbid hostPath volumes?"
         return _fail(view, REASON_NO_JOB_POD, text, job=job)
-    return _waiting(view, names.COMMITTING, _attempt(_attempts(view)), job=job, again=POLL)
+    reason, text = _attempt(_attempts(view))
+    return _waiting(view, names.COMMITTING, (reason, text + _so_far(view, job)), job=job, again=POLL)
+
+
+def _so_far(view: SnapshotView, job: Mapping[str, Any]) -> str:
+    """Pods of the Job that failed already, and what the last one said: Kubernetes repeats them for minutes."""
+    count = (job.get("status") or {}).get("failed") or 0
+    if not count:
+        return ""
+    said = results.why(job, view.job_pods)
+    return f"; {count} of its pods failed" + (f", the last one: {said}" if said else "")
 
 
 def _vanished(view: SnapshotView) -> Plan:

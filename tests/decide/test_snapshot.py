@@ -253,6 +253,17 @@ def test_a_job_with_failed_pods_is_still_running() -> None:
     assert (plan.status["phase"], plan.again) == ("Committing", snapshot.POLL)
 
 
+def test_while_a_job_repeats_its_failures_the_condition_says_how_many_and_why() -> None:
+    pods = (job_pod(report(error="push ended with 1"), code=1),)
+    plan = snapshot.plan(view(committing(), commit_job=job(failed=2), job_pods=pods))
+    assert plan.status is not None
+    told = plan.status["conditions"][0]["message"]
+    assert told == "The commit Job runs, attempt 1 of 3; 2 of its pods failed, the last one: push ended with 1"
+    # and the Job that takes its place is still counted right
+    plan = snapshot.plan(view({**committing(), "status": plan.status}))
+    assert plan.status is not None and "attempt 2 of 3" in plan.status["conditions"][0]["message"]
+
+
 def test_a_job_that_disappears_is_made_again_three_times_at_most() -> None:
     obj = committing()
     for attempt in (2, 3):
