@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from osb.api import names
-from osb.api.crds import crds
 from osb.bench.loader import Loader
 from osb.bench.observer import Observer
 from osb.config import Settings
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
+from osb.kube.install import install_crds
 from osb.sim import SimCluster
 
 SPACE = "measured"
@@ -30,8 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 @pytest.fixture(scope="module")
 def kube(cluster: SimCluster) -> Iterator[Kube]:
     client = connect_kube(Settings(kubeconfig=str(cluster.kubeconfig)), pool=40)
-    for crd in crds():
-        client.create("crd", None, crd)
+    install_crds(client)
     client.create("namespace", None, {"metadata": {"name": SPACE}})
     yield client
     client.close()

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from osb.api.crds import crds
 from osb.config import Settings
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
+from osb.kube.install import install_crds
 from osb.sim import SimCluster
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
@@ -25,8 +25,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 @pytest.fixture(scope="package")
 def client(simulated: SimCluster) -> Iterator[Kube]:
     connected = connect_kube(Settings(kubeconfig=str(simulated.kubeconfig)))
-    for crd in crds():
-        connected.create("crd", None, crd)
+    install_crds(connected)
     yield connected
     connected.close()
 

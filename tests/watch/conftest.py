@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from osb.api.crds import crds
 from osb.config import Settings
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
+from osb.kube.install import install_crds
 from osb.sim import SimCluster
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
@@ -31,8 +31,7 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 @pytest.fixture(scope="package")
 def kube(sim: SimCluster) -> Iterator[Kube]:
     client = connect_kube(Settings(kubeconfig=str(sim.kubeconfig)))
-    for crd in crds():
-        client.create("crd", None, crd)
+    install_crds(client)
     client.create("namespace", None, {"metadata": {"name": "opensandbox-system"}})
     yield client
     client.close()

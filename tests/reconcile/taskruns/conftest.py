@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from osb.api.crds import crds
 from osb.config import Settings
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
+from osb.kube.install import install_crds
 from osb.sim import SimCluster
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
@@ -29,8 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 @pytest.fixture(scope="module")
 def kube(cluster: SimCluster) -> Iterator[Kube]:
     client = connect_kube(Settings(kubeconfig=str(cluster.kubeconfig)))
-    for crd in crds():
-        client.create("crd", None, crd)
+    install_crds(client)
     yield client
     client.close()
 
