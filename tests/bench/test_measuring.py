@@ -11,11 +11,9 @@ import pytest
 from osb.api import names
 from osb.bench.loader import Loader
 from osb.bench.observer import Observer
-from osb.config import Settings
 from osb.kube.client import Kube
-from osb.kube.client import connect as connect_kube
-from osb.kube.install import install_crds
 from osb.sim import SimCluster
+from tests.doubles.simulated import client_of
 
 SPACE = "measured"
 
@@ -29,11 +27,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 
 @pytest.fixture(scope="module")
 def kube(cluster: SimCluster) -> Iterator[Kube]:
-    client = connect_kube(Settings(kubeconfig=str(cluster.kubeconfig)), pool=40)
-    install_crds(client)
-    client.create("namespace", None, {"metadata": {"name": SPACE}})
-    yield client
-    client.close()
+    with client_of(cluster, SPACE, pool=40) as client:
+        yield client
 
 
 @pytest.fixture

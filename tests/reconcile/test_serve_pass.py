@@ -77,8 +77,8 @@ def test_what_is_served_beside_a_full_pass_is_counted_by_another_one(passes: Pas
     assert passes.get("pool", "warm")["status"]["allocated"] == 1
 
 
-def test_a_line_longer_than_one_pass_goes_on_at_once(emptied: Store, client: Kube) -> None:
-    passes = Passes(emptied, client, serve_batch=1)
+def test_a_line_longer_than_one_pass_goes_on_at_once(store: Store, client: Kube) -> None:
+    passes = Passes(store, client, serve_batch=1)
     try:
         passes.warm(count=2)
         passes.box("first")
@@ -88,11 +88,11 @@ def test_a_line_longer_than_one_pass_goes_on_at_once(emptied: Store, client: Kub
         passes.store.queue.forget(key)
         passes.store.queue.add([Add(key=key, reason="test")])
         token = "t"
-        assert emptied.queue.begin(key, token).state == "run"
+        assert store.queue.begin(key, token).state == "run"
         one = Pass(world=passes.world, key=key, token=token, deep=False, deadline=Deadline(), reason="test")
         RECIPES[POOL](one)
         assert sorted(len(passes.record(name)) for name in ("first", "second")) == [0, 1]
-        assert emptied.queue.peek(key).dirty_ms is not None
+        assert store.queue.peek(key).dirty_ms is not None
     finally:
         passes.close()
 
