@@ -36,7 +36,9 @@ _COUNT = itertools.count(1)
 
 @dataclass
 class Cluster:
-    """`kubeconfig` says where; `real` is for the few places where only one kind can be asked something."""
+    """Runs within `with`. `kubeconfig` says where; `real` is for the few places where only one kind can be asked
+    something.
+    """
 
     folder: Path
     found: Found | None = None
@@ -47,6 +49,13 @@ class Cluster:
     @property
     def real(self) -> bool:
         return self.found is not None
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def start(self) -> None:
         """API server, fake kubelet, our CRDs, a recorder."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import redis
 
 from osb.local.redis import EmbeddedRedis, die_with_parent
+from tests.doubles.cluster import Space, condition
 from tests.doubles.waiting import wait_until
 from workers.routes import all_queues
 
@@ -29,7 +30,7 @@ FIRST = ("watcher-1", "worker-1", "worker-2", "beat-1")
 
 @dataclass
 class Controller:
-    """`start()` starts one of each, two workers; `kill` and `spawn` change that while tests run."""
+    """Within `with`, one of each and two workers run; `kill` and `spawn` change that while tests run."""
 
     folder: Path
     kubeconfig: Path
@@ -37,12 +38,24 @@ class Controller:
     started: int = 0
     settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
 
+    def __enter__(self) -> Controller:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> None:
         self.redis_server = EmbeddedRedis(self.folder / "redis")
         self.redis_server.start()
         self.redis = redis.Redis.from_url(self.redis_server.url, decode_responses=True, encoding_errors="replace")
         for name in FIRST:
             self.spawn(name)
+
+    def warm_up(self, space: Space) -> None:
+        """Returns when it has filled a first pool, `warm`: every kind of process has begun to work."""
+        space.pool("warm", 1, 1, 0, 2)
+        space.until_pool("warm", lambda p: self.alive() and condition(p, "Ready"), seconds=60)
 
     def spawn(self, name: str) -> None:
         """Start a process; the part before the dash says which: watcher, worker, beat, flower."""
