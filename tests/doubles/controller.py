@@ -35,7 +35,6 @@ class Controller:
     folder: Path
     kubeconfig: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    started: int = 0
     settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
 
     def __enter__(self) -> Controller:
