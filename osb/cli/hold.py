@@ -11,14 +11,14 @@ from osb.api import names
 from osb.api.key import POOL, Key
 from osb.api.pool import parse_hold
 from osb.cli import output as out
-from osb.cli.context import Kubeconfig, Namespace, Reach, RedisUrl, Wrong, key_of, reach
+from osb.cli.context import Kubeconfig, Name, Namespace, Reach, RedisUrl, Wrong, key_of, reach
 
 EXAMPLE = "Example: osbctl hold default/warm --reason 'registry maintenance'"
 EXAMPLE_UNHOLD = "Example: osbctl unhold default/warm"
 
 
 def hold(
-    pool: str = typer.Argument(..., help="namespace/name"),
+    pool: Name,
     reason: str = typer.Option("", "--reason", help="shown in the condition Held; of a held pool: replaces its reason"),
     namespace: Namespace = "default",
     redis_url: RedisUrl = "",
@@ -40,7 +40,7 @@ def hold(
 
 
 def unhold(
-    pool: str = typer.Argument(..., help="namespace/name"),
+    pool: Name,
     namespace: Namespace = "default",
     redis_url: RedisUrl = "",
     kubeconfig: Kubeconfig = "",
