@@ -18,6 +18,7 @@ from osb.store.ledger import Ledger
 from osb.store.ledger_types import Proof, parse, text
 from tests.doubles.ledger_run import START, UID, derived, free, grant, moved, ready, rebuilt, state_of, take
 from tests.doubles.mutant import Mutant
+from tests.doubles.together import together
 
 
 @pytest.fixture
@@ -250,11 +251,7 @@ def test_workers_that_fight_for_few_pods_never_share_one(redis_url: str, store: 
                 wins.append(tuple(pods))
         own.close()
 
-    threads = [threading.Thread(target=fight, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(fight, range(8))
     handed = [pod for pods in wins for pod in pods]
     assert len(handed) == len(set(handed)) == store.ledger("ns", "warm").counts()["resv"]
     derived(store.ledger("ns", "warm"), store)
