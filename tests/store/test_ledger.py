@@ -20,17 +20,6 @@ from tests.doubles.ledger_run import START, UID, derived, free, grant, moved, re
 from tests.doubles.mutant import Mutant
 from tests.doubles.together import together
 
-
-@pytest.fixture
-def proof(store: Store) -> Proof:
-    return take(store)
-
-
-@pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.ledger("ns", "warm")
-
-
 # -- allocate ------------------------------------------------------------
 
 
