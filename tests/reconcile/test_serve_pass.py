@@ -36,6 +36,17 @@ def arrive(passes: Passes, name: str) -> Callable[[], None]:
     return do
 
 
+def three_leave(passes: Passes) -> None:
+    """Of four pods three are given back: a pass has found them, the next one recycles and acknowledges."""
+    passes.warm(count=4, recycleStrategy={"type": "Noop"})
+    for name in "abc":
+        passes.box(name)
+    passes.pool_pass()
+    for name in "abc":
+        passes.delete("batchsandbox", name)
+    passes.pool_pass()
+
+
 def test_a_newcomer_gets_its_pods_before_the_first_ones_status_is_written(passes: Passes) -> None:
     passes.warm(count=2)
     passes.box("first")
@@ -48,13 +59,7 @@ def test_a_newcomer_gets_its_pods_before_the_first_ones_status_is_written(passes
 
 
 def test_a_newcomer_is_served_while_a_full_pass_takes_pods_back(passes: Passes) -> None:
-    passes.warm(count=4, recycleStrategy={"type": "Noop"})
-    for name in "abc":
-        passes.box(name)
-    passes.pool_pass()
-    for name in "abc":
-        passes.delete("batchsandbox", name)
-    passes.pool_pass()  # finds them; the next one recycles and acknowledges
+    three_leave(passes)
     steps: list[str] = []
     passes.sync()
     passes.run(POOL, "warm", step=once("acknowledge", arrive(passes, "late"), steps))
@@ -63,13 +68,7 @@ def test_a_newcomer_is_served_while_a_full_pass_takes_pods_back(passes: Passes) 
 
 
 def test_what_is_served_beside_a_full_pass_is_counted_by_another_one(passes: Passes) -> None:
-    passes.warm(count=4, recycleStrategy={"type": "Noop"})
-    for name in "abc":
-        passes.box(name)
-    passes.pool_pass()
-    for name in "abc":
-        passes.delete("batchsandbox", name)
-    passes.pool_pass()
+    three_leave(passes)
     passes.sync()
     outcome = passes.run(POOL, "warm", step=once("acknowledge", arrive(passes, "late"), []))
     assert getattr(outcome, "seconds", 99) <= 0.25
