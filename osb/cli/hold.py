@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import typer
 
 from osb.api import names
@@ -27,7 +24,7 @@ def hold(
     """Freeze a pool."""
     key = key_of(POOL, pool, namespace)
     with reach(redis_url, kubeconfig) as one:
-        before = _reason(one.fetch(POOL, key.namespace, key.name))
+        before = _reason(one, key)
         kept = bool(before) and not reason.strip()
         given = before if kept else reason.strip() or "true"
         if not parse_hold(given):
@@ -48,13 +45,14 @@ def unhold(
     """Let a held pool go on."""
     key = key_of(POOL, pool, namespace)
     with reach(redis_url, kubeconfig) as one:
-        before = _reason(one.fetch(POOL, key.namespace, key.name))
+        before = _reason(one, key)
         _annotate(one, key, None)
     out.say(f"pool {key.member} " + ("goes on" if before else "was not held"))
 
 
-def _reason(raw: Mapping[str, Any]) -> str:
+def _reason(reach: Reach, key: Key) -> str:
     """Why the pool is held, "" when it is not."""
+    raw = reach.fetch(POOL, key.namespace, key.name)
     text = str((raw["metadata"].get("annotations") or {}).get(names.HOLD, ""))
     return text if parse_hold(text) else ""
 
