@@ -13,7 +13,7 @@ from pathlib import Path
 
 import redis
 
-from osb.local.redis import EmbeddedRedis, die_with_parent
+from osb.local.redis import EmbeddedRedis, die_with_parent, wait_or_kill
 from tests.doubles.cluster import Space, condition
 from tests.doubles.waiting import wait_until
 from workers.routes import all_queues
@@ -78,11 +78,7 @@ class Controller:
             process.send_signal(signal.SIGCONT)
             process.terminate()
         for process in self.processes.values():
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            wait_or_kill(process, 15)
         self.redis.close()
         self.redis_server.stop()
 
