@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from osb.local.redis import EmbeddedRedis
+from osb.store.client import Store, connect
 
 os.environ.pop("REDIS_URL", None)  # tests flush, freeze and kill their server: never the one of the environment
 
@@ -37,3 +38,10 @@ def redis_url(redis_server: EmbeddedRedis) -> str:
     with redis.Redis.from_url(redis_server.url) as client:
         client.flushall()
     return redis_server.url
+
+
+@pytest.fixture
+def store(redis_url: str) -> Iterator[Store]:
+    connected = connect(redis_url)
+    yield connected
+    connected.close()

@@ -6,15 +6,15 @@ Who holds, wants and gives back what is answered by `osb.api.claims`; this modul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from osb.api import key, names, record, times
 from osb.api.claims import busy_pool, claims, effective_pool, missing, needs_release, slots, surplus, wants
-from osb.api.problem import Problem, invalid
 from osb.api.reading import Reader, part, text, texts
 from osb.api.record import Record, Release
+from osb.api.spec import Spec
 from osb.errors import InvalidInput, RecordUnreadable
 
 __all__ = [
@@ -37,16 +37,7 @@ BARRING = frozenset({"NoPodSource", names.REASON_TOO_MANY_REPLICAS, "InvalidPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoxSpec:
-    namespace: str
-    name: str
-    uid: str = ""
-    version: str = ""
-    generation: int = 0
-    deleting: datetime | None = None
-    created: datetime = times.EPOCH
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+class BoxSpec(Spec):
     finalizers: tuple[str, ...] = ()
 
     replicas: int = 1
@@ -71,19 +62,7 @@ class BoxSpec:
     endpoints: tuple[str, ...] | None = None
     record_error: RecordUnreadable | None = None
 
-    status: Mapping[str, Any] = field(default_factory=dict)
     phase: str = ""
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def member(self) -> str:
-        """`ns/name`, as in queue and mirror."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def invalid(self) -> tuple[Problem, ...]:
-        """What condition `SpecInvalid` reports."""
-        return invalid(self.problems)
 
     @property
     def barred(self) -> str:

@@ -7,16 +7,15 @@ so that one bad field never stops a pool. The pod template stays raw JSON end to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
 from osb.api import intorstring, names, restart, sizing, times
 from osb.api.intorstring import DEFAULT_UNAVAILABLE, IntOrPercent
-from osb.api.problem import Problem, invalid
 from osb.api.reading import Reader, part, text, texts
 from osb.api.restart import DEFAULT_RESTART, RestartConfig
 from osb.api.sizing import NO_SIZING, Fairness, Sizing
+from osb.api.spec import Spec
 from osb.errors import InvalidInput
 
 MAX_NAME = 63  # the name is a label value of every pool pod
@@ -24,14 +23,7 @@ _OFF = ("", "0", "false", "no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSpec:
-    namespace: str
-    name: str
-    uid: str = ""
-    version: str = ""
-    generation: int = 0
-    deleting: datetime | None = None
-    created: datetime = times.EPOCH
+class PoolSpec(Spec):
     template: dict[str, Any] | None = None
     buffer_min: int = 0
     buffer_max: int = 0
@@ -43,23 +35,9 @@ class PoolSpec:
     placement: str = names.PLACEMENT_PACKED
     fairness: Fairness | None = None
     sizing: Sizing = NO_SIZING
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
     eviction_handler: str = ""
     restart_config: RestartConfig = DEFAULT_RESTART
     hold: bool = False
-    status: Mapping[str, Any] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def member(self) -> str:
-        """`ns/name`, as in queue and mirror."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def invalid(self) -> tuple[Problem, ...]:
-        """What condition `SpecInvalid` reports."""
-        return invalid(self.problems)
 
     @property
     def creatable(self) -> bool:

@@ -33,8 +33,3 @@ class Problem(InvalidInput):
     @property
     def key(self) -> tuple[str, str, str, str]:
         return (self.field, self.message, self.reason, self.level)
-
-
-def invalid(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """Those that make condition `SpecInvalid` True."""
-    return tuple(p for p in problems if p.level == "invalid")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from osb.errors import ConfigError
-from osb.local.redis import die_with_parent, free_ports
+from osb.local.redis import die_with_parent, free_ports, wait_or_kill
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager")
 TOKEN = "admin-token"
@@ -79,11 +79,7 @@ class Plane:
     def stop(self) -> None:
         for process in reversed(self.running.values()):
             process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            wait_or_kill(process, 10)
         self.running.clear()
 
     def pids(self) -> dict[str, int]:

@@ -18,13 +18,13 @@ from typing import Any
 import orjson
 
 from osb.api import names
-from osb.api.crds import crds
 from osb.bench import plane
 from osb.bench.observer import Observer
 from osb.bench.usage import Processes
 from osb.config import Settings
-from osb.errors import AlreadyExists, ApiError, ConfigError, NotFound
+from osb.errors import AlreadyExists, ApiError, ConfigError
 from osb.kube.client import Kube, connect
+from osb.kube.install import install_crds, make_namespace, serves_our_kinds
 from osb.local.redis import die_with_parent
 from osb.local.up import Everything, Options
 
@@ -123,25 +123,10 @@ class Rig:
             )  # fmt: skip
 
     def _prepare(self) -> None:
-        for body in crds():
-            try:
-                self.kube.create("crd", None, body)
-            except AlreadyExists:
-                self.kube.patch("crd", None, body["metadata"]["name"], {"spec": body["spec"]})
+        install_crds(self.kube)
         for name in (SPACE, BARE, self.settings.lease_home):
-            try:
-                self.kube.create("namespace", None, {"metadata": {"name": name}})
-            except AlreadyExists:
-                continue
-        self.wait(self._served, "the API server to serve our kinds", seconds=30)
-
-    def _served(self) -> bool:
-        try:
-            for kind in ("pool", "batchsandbox", "snapshot"):
-                self.kube.all(kind, SPACE)
-        except NotFound:
-            return False
-        return True
+            make_namespace(self.kube, name)
+        self.wait(lambda: serves_our_kinds(self.kube), "the API server to serve our kinds", seconds=30)
 
     def _tidy(self) -> None:
         for name in (SPACE, BARE):

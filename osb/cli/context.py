@@ -42,6 +42,8 @@ def _namespace(value: str) -> str:
     return value
 
 
+Kind = Annotated[str, typer.Argument(help="pool, sandbox or snapshot")]
+Name = Annotated[str, typer.Argument(help="namespace/name")]
 RedisUrl = Annotated[str, typer.Option("--redis-url", help="Redis of the installation (REDIS_URL)", show_default=False)]
 Kubeconfig = Annotated[str, typer.Option("--kubeconfig", help="path (KUBECONFIG)", show_default=False)]
 Namespace = Annotated[

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
-
 from osb.cli import output as out
 from osb.cli import tasklook
-from osb.cli.context import Kubeconfig, Namespace, Output, Reach, RedisUrl, key_of, reach
+from osb.cli.context import Kind, Kubeconfig, Name, Namespace, Output, Reach, RedisUrl, key_of, reach
 from osb.cli.look import Look, as_data, held_pods, look, status_changes, words
 from osb.decide.order import effective_priority, waiter
 
@@ -20,8 +18,8 @@ LINES_SHOWN = 20  # of reasons and of actions; a rollout of thousands has one ea
 
 
 def explain(
-    kind: str = typer.Argument(..., help="pool, sandbox or snapshot"),
-    name: str = typer.Argument(..., help="namespace/name"),
+    kind: Kind,
+    name: Name,
     namespace: Namespace = "default",
     output: Output = "table",
     redis_url: RedisUrl = "",

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import typer
 
 from osb.api import names
 from osb.api.key import POOL, Key
 from osb.api.pool import parse_hold
 from osb.cli import output as out
-from osb.cli.context import Kubeconfig, Namespace, Reach, RedisUrl, Wrong, key_of, reach
+from osb.cli.context import Kubeconfig, Name, Namespace, Reach, RedisUrl, Wrong, key_of, reach
 
 EXAMPLE = "Example: osbctl hold default/warm --reason 'registry maintenance'"
 EXAMPLE_UNHOLD = "Example: osbctl unhold default/warm"
 
 
 def hold(
-    pool: str = typer.Argument(..., help="namespace/name"),
+    pool: Name,
     reason: str = typer.Option("", "--reason", help="shown in the condition Held; of a held pool: replaces its reason"),
     namespace: Namespace = "default",
     redis_url: RedisUrl = "",
@@ -27,7 +24,7 @@ def hold(
     """Freeze a pool."""
     key = key_of(POOL, pool, namespace)
     with reach(redis_url, kubeconfig) as one:
-        before = _reason(one.fetch(POOL, key.namespace, key.name))
+        before = _reason(one, key)
         kept = bool(before) and not reason.strip()
         given = before if kept else reason.strip() or "true"
         if not parse_hold(given):
@@ -40,7 +37,7 @@ def hold(
 
 
 def unhold(
-    pool: str = typer.Argument(..., help="namespace/name"),
+    pool: Name,
     namespace: Namespace = "default",
     redis_url: RedisUrl = "",
     kubeconfig: Kubeconfig = "",
@@ -48,13 +45,14 @@ def unhold(
     """Let a held pool go on."""
     key = key_of(POOL, pool, namespace)
     with reach(redis_url, kubeconfig) as one:
-        before = _reason(one.fetch(POOL, key.namespace, key.name))
+        before = _reason(one, key)
         _annotate(one, key, None)
     out.say(f"pool {key.member} " + ("goes on" if before else "was not held"))
 
 
-def _reason(raw: Mapping[str, Any]) -> str:
+def _reason(reach: Reach, key: Key) -> str:
     """Why the pool is held, "" when it is not."""
+    raw = reach.fetch(POOL, key.namespace, key.name)
     text = str((raw["metadata"].get("annotations") or {}).get(names.HOLD, ""))
     return text if parse_hold(text) else ""
 

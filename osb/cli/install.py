@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 
-from osb.api.crds import crds
 from osb.config import Settings
 from osb.errors import AlreadyExists, ConfigError, NotFound, Refused
 from osb.kube.client import connect
+from osb.kube.install import install_crds, make_namespace
 from osb.local.up import Everything
 
 READY_SECONDS = 60.0
@@ -18,13 +17,10 @@ LEASE_REMEDY = "kubectl create namespace {}, or name another with --lease-namesp
 
 def install_definitions(settings: Settings) -> None:
     """Create the CRDs, and the Lease's namespace, in a simulated cluster."""
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.lease_home}}
-    wanted = [("namespace", space), *(("crd", definition) for definition in crds())]
     kube = connect(settings, pool=2)
     try:
-        for kind, body in wanted:
-            with contextlib.suppress(AlreadyExists):
-                kube.create(kind, None, body)
+        make_namespace(kube, settings.lease_home)
+        install_crds(kube)
     finally:
         kube.close()
 

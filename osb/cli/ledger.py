@@ -13,6 +13,7 @@ from osb.cli import output as out
 from osb.cli.context import (
     FAILED,
     Kubeconfig,
+    Name,
     Namespace,
     NoSuch,
     Output,
@@ -31,7 +32,7 @@ app = typer.Typer(help="Who holds which pod of a pool.", no_args_is_help=True, r
 
 @app.command("show", epilog="Example: osbctl ledger show default/warm")
 def show(
-    pool: str = typer.Argument(..., help="namespace/name"),
+    pool: Name,
     namespace: Namespace = "default",
     output: Output = "table",
     redis_url: RedisUrl = "",

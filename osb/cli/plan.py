@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import typer
-
 from osb.cli import output as out
-from osb.cli.context import Kubeconfig, Namespace, Output, RedisUrl, key_of, reach
+from osb.cli.context import Kind, Kubeconfig, Name, Namespace, Output, RedisUrl, key_of, reach
 from osb.cli.look import Look, as_data, look, status_changes, words
 
 EXAMPLE = "Example: osbctl plan pool default/warm -o json"
 
 
 def plan(
-    kind: str = typer.Argument(..., help="pool, sandbox or snapshot"),
-    name: str = typer.Argument(..., help="namespace/name"),
+    kind: Kind,
+    name: Name,
     namespace: Namespace = "default",
     output: Output = "table",
     redis_url: RedisUrl = "",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
 import typer
 
 from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key
 from osb.cli import output as out
-from osb.cli.context import FAILED, Kubeconfig, Namespace, Reach, RedisUrl, key_of, quit_with, reach, seconds
+from osb.cli.context import FAILED, Kubeconfig, Name, Namespace, Reach, RedisUrl, key_of, quit_with, reach, seconds
 
 EXAMPLE = "Example: osbctl reconcile pool default/warm --reason 'after the node drain' --wait"
 TELL_SECONDS = 0.5
@@ -16,8 +17,8 @@ OBJECTS = {POOL: POOL, BATCHSANDBOX: BATCHSANDBOX, SNAPSHOT: SNAPSHOT, TASKS: BA
 
 
 def reconcile(
-    kind: str = typer.Argument(..., help="pool, sandbox, snapshot, recycle (a pod) or tasks (a sandbox)"),
-    name: str = typer.Argument(..., help="namespace/name"),
+    kind: Annotated[str, typer.Argument(help="pool, sandbox, snapshot, recycle (a pod) or tasks (a sandbox)")],
+    name: Name,
     reason: str = typer.Option("by hand", "--reason", help="shown in logs and in Flower"),
     wait: bool = typer.Option(False, "--wait", help="until a worker has run it"),
     timeout: float = typer.Option(60.0, "--timeout", callback=seconds, help="seconds to wait"),

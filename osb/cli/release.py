@@ -8,7 +8,7 @@ from osb.api import batchsandbox, claims, names
 from osb.api.key import BATCHSANDBOX
 from osb.api.record import Release, format_release, parse_release
 from osb.cli import output as out
-from osb.cli.context import Kubeconfig, Namespace, Reach, RedisUrl, Wrong, key_of, reach
+from osb.cli.context import Kubeconfig, Name, Namespace, Reach, RedisUrl, Wrong, key_of, reach
 from osb.errors import Conflict
 
 EXAMPLE = "Example: osbctl release default/b7 --pod warm-4f2kq --force"
@@ -16,7 +16,7 @@ TRIES = 5
 
 
 def release(
-    sandbox: str = typer.Argument(..., help="namespace/name"),
+    sandbox: Name,
     pod: list[str] = typer.Option(..., "--pod", help="a pod of that sandbox; may be repeated"),
     force: bool = typer.Option(False, "--force", help="recycle by deletion, whatever the pool's policy"),
     namespace: Namespace = "default",

@@ -55,6 +55,15 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for the end of a process that was asked to end; SIGKILL when it takes longer."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(seconds)
+
+
 class EmbeddedRedis:
     """A Redis server in a folder: append-only file, noeviction, loopback only. `start` returns its URL."""
 
@@ -119,11 +128,7 @@ class EmbeddedRedis:
         if self._process is None:
             return
         self._process.terminate()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(5)
+        wait_or_kill(self._process, 5)
         self._process = None
 
     def kill(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from tests.doubles import controlplane
-from tests.doubles.cluster import Cluster, Space, condition
+from tests.doubles.cluster import Cluster, Space
 from tests.doubles.controller import Controller
 
 WANTED = {"sim": ("sim",), "real": ("real",), "both": ("sim", "real")}
@@ -41,10 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """An API server with our CRDs and a fake kubelet that works through it."""
     found = controlplane.find() if request.param == "real" else None
-    one = Cluster(tmp_path_factory.mktemp(request.param), found)
-    one.start()
-    yield one
-    one.close()
+    with Cluster(tmp_path_factory.mktemp(request.param), found) as one:
+        yield one
 
 
 @pytest.fixture(scope="session")
@@ -52,20 +50,15 @@ def controller(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Controller]:
     """Redis, a watcher, two workers and beat; they have served a first sandbox when the first test begins."""
-    one = Controller(tmp_path_factory.mktemp("controller"), cluster.kubeconfig)
-    one.start()
-    request.config.stash[CONTROLLER] = one
-    try:
+    with Controller(tmp_path_factory.mktemp("controller"), cluster.kubeconfig) as one:
+        request.config.stash[CONTROLLER] = one
         first = cluster.space("first")
-        first.pool("warm", 1, 1, 0, 2)
-        first.until_pool("warm", lambda p: one.alive() and condition(p, "Ready"), seconds=60)
+        one.warm_up(first)
         first.delete("pool", "warm")
         first.gone("pool")
         first.gone("pod", seconds=90)  # a real garbage collector learns of new kinds within half a minute
         yield one
         assert one.crashes() == []
-    finally:
-        one.stop()
 
 
 @pytest.fixture

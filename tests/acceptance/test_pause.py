@@ -34,6 +34,16 @@ def paused(space: Space, name: str) -> Obj:
     return until_phase(space, name, "Paused")
 
 
+def pause_behind_a_users_snapshot(space: Space) -> None:
+    """A pause of `box` that waits for the snapshot `users` of the same pod, which hangs."""
+    space.box("box", pool=None, template=template(marks={"commit": "hang"}))
+    space.served("box")
+    space.create("snapshot", "users", {"sandboxName": "box"})
+    space.until("its commit runs", lambda: space.get("job", "users-commit"))
+    pause(space, "box")
+    space.until_snapshot("box-pause", lambda s: (condition(s, "Progressing") or {}).get("reason") == WAITING)
+
+
 def resumed(space: Space, name: str) -> Obj:
     pause(space, name, False)
     return space.until_box(name, lambda b: phase(b) == "Succeed" and condition(b, "Ready"))
@@ -276,13 +286,7 @@ def test_the_longest_names_work(space: Space) -> None:
 
 
 def test_a_pod_replaced_under_its_name_is_never_taken_for_the_saved_one(space: Space) -> None:
-    # Given a pause that waits for a user's snapshot of the same pod
-    space.box("box", pool=None, template=template(marks={"commit": "hang"}))
-    space.served("box")
-    space.create("snapshot", "users", {"sandboxName": "box"})
-    space.until("its commit runs", lambda: space.get("job", "users-commit"))
-    pause(space, "box")
-    space.until_snapshot("box-pause", lambda s: (condition(s, "Progressing") or {}).get("reason") == WAITING)
+    pause_behind_a_users_snapshot(space)
     # When the pod is replaced by another of its name
     old = space.live("pod", "box-0")
     space.delete("pod", "box-0", grace=0)
@@ -297,12 +301,7 @@ def test_a_pod_replaced_under_its_name_is_never_taken_for_the_saved_one(space: S
 
 
 def test_a_pod_lost_before_its_commit_is_told_as_lost_content(space: Space) -> None:
-    space.box("box", pool=None, template=template(marks={"commit": "hang"}))
-    space.served("box")
-    space.create("snapshot", "users", {"sandboxName": "box"})
-    space.until("its commit runs", lambda: space.get("job", "users-commit"))
-    pause(space, "box")
-    space.until_snapshot("box-pause", lambda s: (condition(s, "Progressing") or {}).get("reason") == WAITING)
+    pause_behind_a_users_snapshot(space)
     space.delete("pod", "box-0", grace=0)
     space.delete("snapshot", "users")
     box = space.until_box("box", lambda b: condition(b, "PauseFailed"))

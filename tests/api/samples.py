@@ -1,14 +1,20 @@
-"""Small objects that tests start from."""
+"""Small objects that tests start from; `JSON` is anything that may stand in a field."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import orjson
+from hypothesis import strategies as st
 
 from osb.api import names
 
 CREATED = "2026-01-31T08:00:00Z"
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def pool(name: str = "warm", *, spec: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:

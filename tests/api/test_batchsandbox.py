@@ -155,11 +155,6 @@ def test_only_true_conditions_are_found() -> None:
     assert (spec.phase, spec.observed, spec.pause_observed) == ("Failed", 3, 0)
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
 FIELDS = (
     "replicas",
     "poolRef",
@@ -178,7 +173,7 @@ FIELDS = (
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.fixed_dictionaries({}, optional={name: json_values for name in FIELDS}), json_values)
+@given(st.fixed_dictionaries({}, optional={name: samples.JSON for name in FIELDS}), samples.JSON)
 def test_no_object_whatever_makes_parse_raise(spec: dict[str, Any], annotation: Any) -> None:
     meta = {"name": "b", "namespace": "n", "annotations": {names.ALLOC_STATUS: annotation}}
     parsed = parse({"metadata": meta, "spec": spec, "status": annotation})

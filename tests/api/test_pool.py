@@ -285,11 +285,6 @@ def test_at_most_16_schedules_count() -> None:
 
 # -- anything at all -----------------------------------------------------------------------------------------
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
 FIELDS = (
     "template",
     "capacitySpec",
@@ -303,7 +298,7 @@ FIELDS = (
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.fixed_dictionaries({}, optional={name: json_values for name in FIELDS}))
+@given(st.fixed_dictionaries({}, optional={name: samples.JSON for name in FIELDS}))
 def test_no_spec_whatever_makes_parse_raise(spec: dict[str, Any]) -> None:
     parsed = parse({"metadata": {"name": "p", "namespace": "n"}, "spec": spec})
     assert parsed.buffer_min <= parsed.buffer_max and parsed.pool_min <= parsed.pool_max

@@ -8,8 +8,6 @@ import pytest
 
 from beat.schedule import Scheduler
 from osb.sim import SimCluster
-from osb.store.client import Store
-from osb.store.client import connect as connect_store
 
 MakeScheduler = Callable[..., Scheduler]
 
@@ -18,13 +16,6 @@ MakeScheduler = Callable[..., Scheduler]
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
     with SimCluster.start(tmp_path_factory.mktemp("sim"), kubelet=False) as running:
         yield running
-
-
-@pytest.fixture
-def store(redis_url: str) -> Iterator[Store]:
-    connected = connect_store(redis_url)
-    yield connected
-    connected.close()
 
 
 @pytest.fixture

@@ -9,13 +9,11 @@ import orjson
 import pytest
 
 from osb.api import names
-from osb.api.crds import crds
 from osb.bench.loader import Loader
 from osb.bench.observer import Observer
-from osb.config import Settings
 from osb.kube.client import Kube
-from osb.kube.client import connect as connect_kube
 from osb.sim import SimCluster
+from tests.doubles.simulated import client_of
 
 SPACE = "measured"
 
@@ -29,12 +27,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 
 @pytest.fixture(scope="module")
 def kube(cluster: SimCluster) -> Iterator[Kube]:
-    client = connect_kube(Settings(kubeconfig=str(cluster.kubeconfig)), pool=40)
-    for crd in crds():
-        client.create("crd", None, crd)
-    client.create("namespace", None, {"metadata": {"name": SPACE}})
-    yield client
-    client.close()
+    with client_of(cluster, SPACE, pool=40) as client:
+        yield client
 
 
 @pytest.fixture

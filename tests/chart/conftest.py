@@ -25,7 +25,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A real API server with a fake kubelet that works through it."""
-    one = Cluster(tmp_path_factory.mktemp("plane"), controlplane.find())
-    one.start()
-    yield one
-    one.close()
+    with Cluster(tmp_path_factory.mktemp("plane"), controlplane.find()) as one:
+        yield one

@@ -18,17 +18,12 @@ from osb.facts.pod import PodFact
 Obj = dict[str, Any]
 
 
+def metadata(name: str) -> Obj:
+    return {"namespace": "ns", "name": name, "uid": f"uid-{name}", "generation": 1, "annotations": {}}
+
+
 def box(name: str = "b7", **spec: Any) -> Obj:
-    return {
-        "metadata": {
-            "namespace": "ns",
-            "name": name,
-            "uid": f"uid-{name}",
-            "generation": 1,
-            "annotations": {},
-        },
-        "spec": {"poolRef": "warm", "replicas": 2, **spec},
-    }
+    return {"metadata": metadata(name), "spec": {"poolRef": "warm", "replicas": 2, **spec}}
 
 
 def changed(obj: Obj, **spec: Any) -> Obj:
@@ -52,13 +47,7 @@ def meta(obj: Obj, **fields: Any) -> Obj:
 
 def pool(name: str = "warm", **spec: Any) -> Obj:
     return {
-        "metadata": {
-            "namespace": "ns",
-            "name": name,
-            "uid": f"uid-{name}",
-            "generation": 1,
-            "annotations": {},
-        },
+        "metadata": metadata(name),
         "spec": {"capacitySpec": {"poolMax": 5}, **spec},
         "status": {"allocated": 3, "total": 5},
     }

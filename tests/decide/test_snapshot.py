@@ -8,7 +8,7 @@ import pytest
 
 from osb.api import names
 from osb.decide import snapshot
-from osb.decide.plan import CreateObject, DeleteObject, EmitEvent, PatchObject, Plan
+from osb.decide.plan import DeleteObject, EmitEvent, PatchObject
 from osb.facts.boxview import SnapshotOptions
 from tests.doubles.boxes import at, box, of, pod, told
 from tests.doubles.snapviews import (
@@ -16,9 +16,11 @@ from tests.doubles.snapviews import (
     IMAGE,
     committing,
     done_job,
+    failed,
     failed_job,
     job,
     job_pod,
+    made,
     recorded,
     report,
     snap,
@@ -31,18 +33,6 @@ NO_REGISTRY = (
     "snapshot-registry not configured in controller manager; set --snapshot-registry "
     "(OSB_SNAPSHOT_REGISTRY), in the chart controller.snapshot.registry"
 )
-
-
-def failed(plan: Plan) -> tuple[str, str]:
-    """(reason, message) of a plan that fails the snapshot."""
-    assert plan.status is not None
-    assert plan.status["phase"] == "Failed"
-    found = next(c for c in plan.status["conditions"] if c["type"] == "Failed")
-    return found["reason"], found["message"]
-
-
-def made(plan: Plan) -> list[str]:
-    return [action.name for action in of(plan, CreateObject)]
 
 
 # -- pending ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from osb.api import names, times
 from osb.decide import snapshot
-from osb.decide.plan import CreateObject, DeleteObject, EmitEvent, PatchObject, Plan
+from osb.decide.plan import DeleteObject, EmitEvent, PatchObject, Plan
 from osb.decide.snapsource import check_reference, option_problems, tag
 from osb.errors import InvalidInput
 from tests.doubles.boxes import NOW, at, box, condition, of
@@ -20,26 +20,12 @@ from tests.doubles.snapviews import (
     done_job,
     failed_job,
     job,
+    made,
     recorded,
     snap,
     source,
     view,
 )
-
-NO_POD = "source pod not found: no running pod found for BatchSandbox box"
-
-
-def failed(plan: Plan) -> tuple[str, str]:
-    """(reason, message) of a plan that fails the snapshot."""
-    assert plan.status is not None
-    assert plan.status["phase"] == "Failed"
-    found = next(c for c in plan.status["conditions"] if c["type"] == "Failed")
-    return found["reason"], found["message"]
-
-
-def made(plan: Plan) -> list[str]:
-    return [action.name for action in of(plan, CreateObject)]
-
 
 # -- final -----------------------------------------------------------------------------------------------------------
 

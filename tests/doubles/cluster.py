@@ -18,11 +18,10 @@ from typing import Any, TypeVar
 import orjson
 
 from osb.api import names
-from osb.api.crds import crds
 from osb.bench.plane import Plane
 from osb.config import Settings
-from osb.errors import AlreadyExists, NotFound
 from osb.kube.client import RES, Kube, connect
+from osb.kube.install import install_crds, make_namespace, serves_our_kinds
 from osb.local.redis import die_with_parent
 from tests.doubles.controlplane import Found
 from tests.doubles.recorder import Obj, Recorder, Seen
@@ -37,7 +36,9 @@ _COUNT = itertools.count(1)
 
 @dataclass
 class Cluster:
-    """`kubeconfig` says where; `real` is for the few places where only one kind can be asked something."""
+    """Runs within `with`. `kubeconfig` says where; `real` is for the few places where only one kind can be asked
+    something.
+    """
 
     folder: Path
     found: Found | None = None
@@ -49,6 +50,13 @@ class Cluster:
     def real(self) -> bool:
         return self.found is not None
 
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def start(self) -> None:
         """API server, fake kubelet, our CRDs, a recorder."""
         if self.found is None:
@@ -58,8 +66,10 @@ class Cluster:
             self.kubeconfig = self.found.kubeconfig or self._plane(self.found)
             self._run("kubelet", "--kubelet-for", str(self.kubeconfig))
         self.kube: Kube = connect(Settings(kubeconfig=str(self.kubeconfig)), pool=24)
-        self._prepare()
+        install_crds(self.kube)
+        make_namespace(self.kube, "opensandbox-system")
         self.recorder = Recorder(self.kube)
+        self.recorder.until("our kinds are served", lambda: serves_our_kinds(self.kube), seconds=30)
         self.recorder.start()
 
     def close(self) -> None:
@@ -89,35 +99,9 @@ class Cluster:
             line = process.stdout.readline()
         assert line.startswith(b"ready"), (self.folder / f"{name}.log").read_text()[-800:]
 
-    def _prepare(self) -> None:
-        for body in crds():
-            try:
-                self.kube.create("crd", None, body)
-            except AlreadyExists:
-                self.kube.patch("crd", None, body["metadata"]["name"], {"spec": body["spec"]})
-        self._make_namespace("opensandbox-system")
-        for kind in ("pool", "batchsandbox", "snapshot"):
-            self._served(kind)
-
-    def _served(self, kind: str) -> None:
-        Recorder(self.kube).until(f"{kind} is served", lambda: self._lists(kind), seconds=30)
-
-    def _lists(self, kind: str) -> bool:
-        try:
-            self.kube.all(kind)
-        except NotFound:
-            return False
-        return True
-
-    def _make_namespace(self, name: str) -> None:
-        try:
-            self.kube.create("namespace", None, {"metadata": {"name": name}})
-        except AlreadyExists:
-            pass
-
     def space(self, label: str = "t") -> Space:
         name = f"{label}-{os.getpid()}-{next(_COUNT)}-{uuid.uuid4().hex[:4]}"
-        self._make_namespace(name)
+        make_namespace(self.kube, name)
         return Space(self, name)
 
 

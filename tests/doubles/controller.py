@@ -13,7 +13,8 @@ from pathlib import Path
 
 import redis
 
-from osb.local.redis import EmbeddedRedis, die_with_parent
+from osb.local.redis import EmbeddedRedis, die_with_parent, wait_or_kill
+from tests.doubles.cluster import Space, condition
 from tests.doubles.waiting import wait_until
 from workers.routes import all_queues
 
@@ -29,13 +30,19 @@ FIRST = ("watcher-1", "worker-1", "worker-2", "beat-1")
 
 @dataclass
 class Controller:
-    """`start()` starts one of each, two workers; `kill` and `spawn` change that while tests run."""
+    """Within `with`, one of each and two workers run; `kill` and `spawn` change that while tests run."""
 
     folder: Path
     kubeconfig: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    started: int = 0
     settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
+
+    def __enter__(self) -> Controller:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         self.redis_server = EmbeddedRedis(self.folder / "redis")
@@ -43,6 +50,11 @@ class Controller:
         self.redis = redis.Redis.from_url(self.redis_server.url, decode_responses=True, encoding_errors="replace")
         for name in FIRST:
             self.spawn(name)
+
+    def warm_up(self, space: Space) -> None:
+        """Returns when it has filled a first pool, `warm`: every kind of process has begun to work."""
+        space.pool("warm", 1, 1, 0, 2)
+        space.until_pool("warm", lambda p: self.alive() and condition(p, "Ready"), seconds=60)
 
     def spawn(self, name: str) -> None:
         """Start a process; the part before the dash says which: watcher, worker, beat, flower."""
@@ -66,11 +78,7 @@ class Controller:
             process.send_signal(signal.SIGCONT)
             process.terminate()
         for process in self.processes.values():
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            wait_or_kill(process, 15)
         self.redis.close()
         self.redis_server.stop()
 

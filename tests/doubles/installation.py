@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from osb.bench.plane import TOKEN
-from osb.local.redis import EmbeddedRedis, die_with_parent
+from osb.local.redis import EmbeddedRedis, die_with_parent, wait_or_kill
 from tests.doubles import controlplane
 from tests.doubles.chart import RELEASE, ROOT, Obj, Values, env, objects
 
@@ -67,11 +67,7 @@ class Installation:
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            wait_or_kill(process, 30)
         self.processes.clear()
 
     def uninstall(self) -> None:

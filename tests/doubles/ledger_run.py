@@ -18,13 +18,13 @@ POOL = Key("pool", "ns", "warm")
 UID = "pool-uid"
 
 
-def take(store: Store, key: Key = POOL) -> Proof:
+def take(store: Store, key: Key = POOL, *, uid: str = UID) -> Proof:
     """The token of a new run, as a worker gets it; an earlier run of the key is fenced off."""
     store.queue.forget(key)
     store.queue.add([Add(key=key)])
     token = uuid.uuid4().hex
     assert store.queue.begin(key, token).state == "run"
-    return Proof(key.member, token, UID)
+    return Proof(key.member, token, uid)
 
 
 def free(uid: str) -> LedgerEntry:

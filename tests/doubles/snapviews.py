@@ -1,4 +1,4 @@
-"""Raw snapshots, Jobs and pods for tests of snapshot decisions."""
+"""Raw snapshots, Jobs and pods for tests of snapshot decisions, and what such a decision says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from osb.api import names, times
+from osb.decide.plan import CreateObject, Plan
 from osb.facts.boxview import SnapshotOptions, SnapshotView
-from tests.doubles.boxes import NOW, UID, at, box, condition, pod
+from tests.doubles.boxes import NOW, UID, at, box, condition, of, pod
 
 Obj = dict[str, Any]
 SNAP_UID = "5a9d0c11-2222"
@@ -111,3 +112,16 @@ def committing(**more: Any) -> Obj:
     """A snapshot whose commit Job runs for the first time."""
     progress = condition("Progressing", "Committing", "The commit Job runs, attempt 1 of 3")
     return snap(**recorded("Committing", conditions=[progress]), **more)
+
+
+def failed(plan: Plan) -> tuple[str, str]:
+    """(reason, message) of a plan that fails the snapshot."""
+    assert plan.status is not None
+    assert plan.status["phase"] == "Failed"
+    found = next(c for c in plan.status["conditions"] if c["type"] == "Failed")
+    return found["reason"], found["message"]
+
+
+def made(plan: Plan) -> list[str]:
+    """Names of what the plan creates."""
+    return [action.name for action in of(plan, CreateObject)]

@@ -76,6 +76,11 @@ class Running:
         found: list[Obj] = json.loads(text)
         return found
 
+    def clear(self) -> None:
+        """Take all tasks back; returns when nothing of them is left."""
+        self.set()
+        self.until(lambda found: not found)
+
     def until(self, true: Callable[[list[Obj]], bool], *, seconds: float = 15) -> list[Obj]:
         """The first list for which `true` holds."""
         end = time.monotonic() + seconds
@@ -105,6 +110,5 @@ def executor(tmp_path: Path) -> Iterator[Running]:
     yield running
     if running.process is None:
         running.start()
-    running.set()
-    running.until(lambda found: not found)
+    running.clear()
     running.stop()

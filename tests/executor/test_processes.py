@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from tests.doubles.waiting import wait_until
-from tests.executor.conftest import Running, ended, shell, task
+from tests.executor.conftest import Obj, Running, ended, shell, task
 
 
 def alive(pid: int) -> bool:
@@ -24,9 +24,14 @@ def pid_in(path: Path) -> int:
     return int(path.read_text())
 
 
+def stubborn(mark: Path) -> Obj:
+    """A task that ignores SIGTERM; its process writes its id to `mark`."""
+    return shell("s-0", f"trap '' TERM; echo $$ > {mark}; while true; do sleep 0.2; done")
+
+
 def test_a_stopped_task_is_listed_until_nothing_of_it_is_left(executor: Running, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    executor.set(shell("s-0", f"trap '' TERM; echo $$ > {mark}; while true; do sleep 0.2; done"))
+    executor.set(stubborn(mark))
     process = pid_in(mark)
     listed = executor.set()
     assert [item["name"] for item in listed] == ["s-0"]
@@ -46,8 +51,7 @@ def test_a_process_that_ignores_sigterm_is_killed_with_its_children(executor: Ru
         )
     )
     child = pid_in(mark)
-    executor.set()
-    executor.until(lambda found: not found)
+    executor.clear()
     wait_until(lambda: not alive(child))
 
 
@@ -60,8 +64,7 @@ def test_a_background_process_outlives_its_finished_task_and_is_stopped_with_it(
     executor.until(ended)
     program = pid_in(mark)
     assert alive(program)
-    executor.set()
-    executor.until(lambda found: not found)
+    executor.clear()
     assert not alive(program)
 
 
@@ -75,8 +78,7 @@ def test_a_process_that_left_the_session_is_stopped_with_its_task(executor: Runn
     executor.stop(kill=True)
     executor.start()
     assert alive(program)
-    executor.set()
-    executor.until(lambda found: not found)
+    executor.clear()
     assert not alive(program)
 
 
@@ -86,8 +88,7 @@ def test_a_detached_process_of_another_task_is_left_alone(executor: Running, tmp
     other = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
     try:
         executor.set(shell("s-0", "sleep 60", env=[{"name": "OSB_TASK_ID", "value": "another"}]))
-        executor.set()
-        executor.until(lambda found: not found)
+        executor.clear()
         assert other.poll() is None
     finally:
         other.kill()
@@ -121,7 +122,7 @@ def test_a_second_task_beside_an_active_one_is_refused(executor: Running) -> Non
 
 def test_a_replacing_task_waits_until_the_other_one_is_gone(executor: Running, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    executor.set(shell("s-0", f"trap '' TERM; echo $$ > {mark}; while true; do sleep 0.2; done"))
+    executor.set(stubborn(mark))
     old = pid_in(mark)
     executor.set(task("s-1", "sleep", args=["60"]))
     by_name = {item["name"]: item["processStatus"] for item in executor.get()}
@@ -132,7 +133,7 @@ def test_a_replacing_task_waits_until_the_other_one_is_gone(executor: Running, t
 
 def test_a_pending_task_that_is_taken_back_goes_at_once(executor: Running, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    executor.set(shell("s-0", f"trap '' TERM; echo $$ > {mark}; while true; do sleep 0.2; done"))
+    executor.set(stubborn(mark))
     pid_in(mark)
     executor.set(task("s-1", "sleep", args=["60"]))
     assert [item["name"] for item in executor.set()] == ["s-0"]
@@ -145,8 +146,7 @@ def test_a_restarted_executor_takes_over_the_running_task(executor: Running) -> 
     executor.start()
     assert executor.get() == before
     assert alive(process)
-    executor.set()
-    executor.until(lambda found: not found)
+    executor.clear()
     assert not alive(process)
 
 
@@ -194,7 +194,7 @@ def test_a_pid_that_now_belongs_to_another_process_is_never_signalled(executor: 
 
 def test_a_stop_that_was_begun_is_finished_by_the_next_executor(executor: Running, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    executor.set(shell("s-0", f"trap '' TERM; echo $$ > {mark}; while true; do sleep 0.2; done"))
+    executor.set(stubborn(mark))
     process = pid_in(mark)
     executor.set()
     executor.stop(kill=True)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.doubles import controlplane
-from tests.doubles.cluster import Cluster, condition
+from tests.doubles.cluster import Cluster
 from tests.doubles.controller import Controller
 from tests.doubles.storm import Storm
 
@@ -26,24 +26,15 @@ def main() -> int:
     if wanted.cluster == "real" and found is None:
         ask.error("there is no real control plane: set KUBEBUILDER_ASSETS to a folder with its binaries")
     folder = Path(tempfile.mkdtemp(prefix="osb-faults-"))
-    cluster = Cluster(folder, found)
-    cluster.start()
-    controller = Controller(folder / "controller", cluster.kubeconfig)
-    controller.folder.mkdir()
-    controller.start()
-    try:
+    (folder / "controller").mkdir()
+    with Cluster(folder, found) as cluster, Controller(folder / "controller", cluster.kubeconfig) as controller:
         for name in ("watcher-2", "worker-3", "beat-2"):
             controller.spawn(name)
-        space = cluster.space("faults")
-        space.pool("first", 1, 1, 0, 2)
-        space.until_pool("first", lambda p: controller.alive() and condition(p, "Ready"), seconds=90)
+        controller.warm_up(cluster.space("first"))
         report = Storm(
-            space, controller, kills=wanted.kills, flushes=wanted.flushes, pause=wanted.pause, users=wanted.users,
-            seed=wanted.seed,
+            cluster.space("faults"), controller, kills=wanted.kills, flushes=wanted.flushes, pause=wanted.pause,
+            users=wanted.users, seed=wanted.seed,
         ).run()  # fmt: skip
-    finally:
-        controller.stop()
-        cluster.close()
     print(report.line())
     for problem in report.problems:
         print("-", problem)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.doubles import controlplane
-from tests.doubles.cluster import Cluster, Space, condition
+from tests.doubles.cluster import Cluster, Space
 from tests.doubles.controller import Controller
 
 WANTED = {"sim": ("sim",), "real": ("real",), "both": ("sim", "real")}
@@ -33,26 +33,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     found = controlplane.find() if request.param == "real" else None
     assert request.param == "sim" or found is not None, "there is no real control plane to test on"
-    one = Cluster(tmp_path_factory.mktemp(request.param), found)
-    one.start()
-    yield one
-    one.close()
+    with Cluster(tmp_path_factory.mktemp(request.param), found) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
 def controller(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """Two watchers, three workers, two beats, one Redis; all of them have begun to work."""
-    one = Controller(tmp_path_factory.mktemp("controller"), cluster.kubeconfig)
-    one.start()
-    try:
+    with Controller(tmp_path_factory.mktemp("controller"), cluster.kubeconfig) as one:
         for name in MORE:
             one.spawn(name)
-        first = cluster.space("first")
-        first.pool("warm", 1, 1, 0, 2)
-        first.until_pool("warm", lambda p: one.alive() and condition(p, "Ready"), seconds=60)
+        one.warm_up(cluster.space("first"))
         yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture

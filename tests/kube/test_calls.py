@@ -24,6 +24,7 @@ from osb.kube.client import connect
 from osb.obs import metrics
 from osb.obs.deadline import Deadline
 from tests.doubles.http_fault import FaultServer, drop, json, raw, silent, status
+from tests.doubles.together import together
 from tests.doubles.waiting import wait_until
 
 POD = {"metadata": {"name": "p", "namespace": "n"}}
@@ -218,11 +219,7 @@ def test_many_threads_share_one_client(serving):
             if not kube.get("pod", "n", name)["path"].endswith(name):
                 failures.append(ApiError("answers were mixed up"))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    together(work, range(12))
     assert not failures
     assert len(server.requests) == 240
 

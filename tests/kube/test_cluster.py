@@ -11,6 +11,7 @@ from osb.config import Settings
 from osb.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound, Refused
 from osb.kube.events import EventRecorder
 from osb.kube.lease import InstallationLease
+from tests.doubles.together import together
 
 
 def configmap(name, **data):
@@ -154,11 +155,7 @@ def test_two_writers_of_finalizers_lose_none(cluster):
                     continue
                 break
 
-    threads = [threading.Thread(target=write, args=(side,)) for side in "lr"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    together(write, "lr")
     meta = kube.get("configmap", ns, "a")["metadata"]
     assert len(meta["finalizers"]) == 50
     kube.patch("configmap", ns, "a", {"metadata": {"finalizers": None, "resourceVersion": meta["resourceVersion"]}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import orjson
@@ -12,6 +11,7 @@ from osb.config import Settings
 from osb.errors import NotFound, Refused, Unavailable
 from osb.kube.client import connect
 from tests.doubles.http_fault import drop, json, silent, status, websocket
+from tests.doubles.together import together
 from tests.doubles.waiting import wait_until
 
 SUCCESS = b"\x03" + orjson.dumps({"status": "Success"})
@@ -111,11 +111,7 @@ def test_execs_and_lists_in_many_threads_do_not_disturb_each_other(serving):
             except Exception as error:
                 wrong.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    together(work, range(50))
     assert not wrong
 
 

@@ -13,6 +13,7 @@ from urllib3.util.connection import is_connection_dropped
 from osb.errors import ApiError, Refused, Unavailable
 from osb.kube.fastpatch import receive
 from tests.doubles.http_fault import FaultServer, drop, json, status, stream
+from tests.doubles.together import together
 from tests.doubles.waiting import wait_until
 
 BODY = {"metadata": {"annotations": {"a": "b"}}}
@@ -131,11 +132,7 @@ def test_many_threads_patch_at_once(going):
             if not patch(kube, f"p{number}-{index}")["path"].endswith(f"p{number}-{index}"):
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    together(work, range(10))
     assert not wrong
 
 

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from osb.api.crds import crds
-from osb.config import Settings
 from osb.kube.client import Kube
-from osb.kube.client import connect as connect_kube
 from osb.sim import SimCluster
 from osb.store.client import Store
-from osb.store.client import connect as connect_store
 from tests.doubles.passworld import Passes
+from tests.doubles.simulated import client_of
 
 
 @pytest.fixture(scope="package")
@@ -24,23 +21,13 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 
 @pytest.fixture(scope="package")
 def client(simulated: SimCluster) -> Iterator[Kube]:
-    connected = connect_kube(Settings(kubeconfig=str(simulated.kubeconfig)))
-    for crd in crds():
-        connected.create("crd", None, crd)
-    yield connected
-    connected.close()
+    with client_of(simulated) as connected:
+        yield connected
 
 
 @pytest.fixture
-def emptied(redis_url: str) -> Iterator[Store]:
-    connected = connect_store(redis_url)
-    yield connected
-    connected.close()
-
-
-@pytest.fixture
-def passes(emptied: Store, client: Kube, simulated: SimCluster) -> Iterator[Passes]:
-    one = Passes(emptied, client)
+def passes(store: Store, client: Kube, simulated: SimCluster) -> Iterator[Passes]:
+    one = Passes(store, client)
     yield one
     simulated.clear_faults()
     one.close()

@@ -78,9 +78,9 @@ def test_a_terminating_sandbox_is_assigned_to_nothing(passes: Passes) -> None:
     assert chosen(passes) == "*"
 
 
-def test_an_annotation_selects_the_profile(emptied: Store, client: Kube) -> None:
-    first = Passes(emptied, client)
-    passes = Passes(emptied, client, pod_namespace=first.ns)
+def test_an_annotation_selects_the_profile(store: Store, client: Kube) -> None:
+    first = Passes(store, client)
+    passes = Passes(store, client, pod_namespace=first.ns)
     configured(first, PACK)
     for name, taken in (("busy", 3), ("idle", 0)):
         passes.pool(name, 4, 4, 0, 9)
@@ -100,9 +100,9 @@ def test_an_annotation_selects_the_profile(emptied: Store, client: Kube) -> None
 
 
 def test_nobody_is_assigned_before_the_profiles_were_read_once(
-    emptied: Store, client: Kube, simulated: SimCluster
+    store: Store, client: Kube, simulated: SimCluster
 ) -> None:
-    passes = Passes(emptied, client, pod_namespace="elsewhere")
+    passes = Passes(store, client, pod_namespace="elsewhere")
     passes.warm()
     passes.box(poolRef="*")
     simulated.add_fault(path="/configmaps/pool-assign-profiles", status=503)
@@ -116,11 +116,11 @@ def test_nobody_is_assigned_before_the_profiles_were_read_once(
 
 
 def test_profiles_stay_in_force_while_their_config_map_cannot_be_read(
-    emptied: Store, client: Kube, simulated: SimCluster, monkeypatch: pytest.MonkeyPatch
+    store: Store, client: Kube, simulated: SimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiles, "KEEP_SECONDS", 0.0)
-    passes = Passes(emptied, client)
-    settings = Passes(emptied, client, pod_namespace=passes.ns).settings
+    passes = Passes(store, client)
+    settings = Passes(store, client, pod_namespace=passes.ns).settings
     configured(passes, PACK)
     known = profiles.Profiles()
     assert known.table(client, settings).find("pack").name == "pack"

@@ -13,9 +13,9 @@ from tests.doubles.passworld import Passes
 
 
 @pytest.fixture
-def disputed(emptied: Store, client: Kube) -> Any:
+def disputed(store: Store, client: Kube) -> Any:
     """`a` and `b` both name the pod that `b` has; Redis was lost, so only the records tell."""
-    one = Passes(emptied, client)
+    one = Passes(store, client)
     one.warm(count=1)
     one.box("a", replicas=1, poolRef="other")
     one.box("b")
@@ -23,7 +23,7 @@ def disputed(emptied: Store, client: Kube) -> Any:
     record = one.get("batchsandbox", "b")["metadata"]["annotations"][names.ALLOC_STATUS]
     forged = {"metadata": {"annotations": {names.ALLOC_STATUS: record}}, "spec": {"poolRef": "warm"}}
     one.patch("batchsandbox", "a", forged)
-    emptied.redis.flushall()
+    store.redis.flushall()
     one.sync()
     one.pool_pass()
     one.box_pass("a", turn=2.0)

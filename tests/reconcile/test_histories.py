@@ -25,12 +25,12 @@ LENGTH = 25
 
 @pytest.mark.timeout(3600)
 def test_no_history_breaks_an_invariant_and_each_comes_to_rest(
-    emptied: Store, client: Kube, simulated: SimCluster
+    store: Store, client: Kube, simulated: SimCluster
 ) -> None:
     end, number = time.monotonic() + SECONDS, FROM
     while number < FROM + WALKS if WALKS else time.monotonic() < end:
-        emptied.redis.flushall()
-        passes = Passes(emptied, client)
+        store.redis.flushall()
+        passes = Passes(store, client)
         walk = Walk(Stepping(passes, simulated), number)
         try:
             walk.steps(LENGTH)

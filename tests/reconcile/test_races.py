@@ -12,9 +12,7 @@ from osb.api.key import BATCHSANDBOX, POOL, Key
 from osb.api.record import Record, format
 from osb.errors import OsbError
 from osb.facts.ledger import FREE, HELD
-from osb.kube.client import Kube
 from osb.sim import SimCluster
-from osb.store.client import Store
 from tests.doubles.passworld import Passes
 from tests.doubles.stepping import Stepping
 
@@ -242,9 +240,7 @@ def test_a_pod_that_was_lost_together_with_redis_is_replaced(passes: Passes, sim
     assert names.POD_LOST in passes.told.reasons()
 
 
-def test_a_dirty_pod_that_somebody_adopts_meanwhile_is_not_deleted(
-    passes: Passes, simulated: SimCluster, emptied: Store, client: Kube
-) -> None:
+def test_a_dirty_pod_that_somebody_adopts_meanwhile_is_not_deleted(passes: Passes) -> None:
     # Given a pod of unknown history that a pass is about to recycle by deletion
     passes.warm(count=1)
     [name] = passes.entries()

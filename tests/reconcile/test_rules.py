@@ -17,6 +17,7 @@ from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
 from osb.local.redis import EmbeddedRedis
 from osb.sim import SimCluster
+from osb.store.client import Store
 from osb.store.client import connect as connect_store
 from tests.doubles.passworld import Passes
 from tests.doubles.stepping import Stepping
@@ -88,7 +89,7 @@ def test_a_server_that_executes_and_does_not_answer_makes_no_pod_too_many(
 
 
 def test_a_status_that_the_schema_does_not_keep_is_no_hot_loop(
-    redis_url: str, tmp_path_factory: pytest.TempPathFactory
+    store: Store, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     # Given a cluster with an older schema, which drops a field of the Pool's status
     with SimCluster.start(tmp_path_factory.mktemp("old"), kubelet=False) as old:
@@ -99,7 +100,6 @@ def test_a_status_that_the_schema_does_not_keep_is_no_hot_loop(
                 status["properties"].pop("terminating", None)
                 status["properties"].pop("conditions", None)
             kube.create("crd", None, crd)
-        store = connect_store(redis_url)
         passes = Passes(store, kube)
         try:
             passes.warm(count=1)
@@ -117,7 +117,6 @@ def test_a_status_that_the_schema_does_not_keep_is_no_hot_loop(
             assert run.passes is passes
         finally:
             passes.close()
-            store.close()
             kube.close()
 
 

@@ -36,6 +36,17 @@ def arrive(passes: Passes, name: str) -> Callable[[], None]:
     return do
 
 
+def three_leave(passes: Passes) -> None:
+    """Of four pods three are given back: a pass has found them, the next one recycles and acknowledges."""
+    passes.warm(count=4, recycleStrategy={"type": "Noop"})
+    for name in "abc":
+        passes.box(name)
+    passes.pool_pass()
+    for name in "abc":
+        passes.delete("batchsandbox", name)
+    passes.pool_pass()
+
+
 def test_a_newcomer_gets_its_pods_before_the_first_ones_status_is_written(passes: Passes) -> None:
     passes.warm(count=2)
     passes.box("first")
@@ -48,13 +59,7 @@ def test_a_newcomer_gets_its_pods_before_the_first_ones_status_is_written(passes
 
 
 def test_a_newcomer_is_served_while_a_full_pass_takes_pods_back(passes: Passes) -> None:
-    passes.warm(count=4, recycleStrategy={"type": "Noop"})
-    for name in "abc":
-        passes.box(name)
-    passes.pool_pass()
-    for name in "abc":
-        passes.delete("batchsandbox", name)
-    passes.pool_pass()  # finds them; the next one recycles and acknowledges
+    three_leave(passes)
     steps: list[str] = []
     passes.sync()
     passes.run(POOL, "warm", step=once("acknowledge", arrive(passes, "late"), steps))
@@ -63,13 +68,7 @@ def test_a_newcomer_is_served_while_a_full_pass_takes_pods_back(passes: Passes) 
 
 
 def test_what_is_served_beside_a_full_pass_is_counted_by_another_one(passes: Passes) -> None:
-    passes.warm(count=4, recycleStrategy={"type": "Noop"})
-    for name in "abc":
-        passes.box(name)
-    passes.pool_pass()
-    for name in "abc":
-        passes.delete("batchsandbox", name)
-    passes.pool_pass()
+    three_leave(passes)
     passes.sync()
     outcome = passes.run(POOL, "warm", step=once("acknowledge", arrive(passes, "late"), []))
     assert getattr(outcome, "seconds", 99) <= 0.25
@@ -77,8 +76,8 @@ def test_what_is_served_beside_a_full_pass_is_counted_by_another_one(passes: Pas
     assert passes.get("pool", "warm")["status"]["allocated"] == 1
 
 
-def test_a_line_longer_than_one_pass_goes_on_at_once(emptied: Store, client: Kube) -> None:
-    passes = Passes(emptied, client, serve_batch=1)
+def test_a_line_longer_than_one_pass_goes_on_at_once(store: Store, client: Kube) -> None:
+    passes = Passes(store, client, serve_batch=1)
     try:
         passes.warm(count=2)
         passes.box("first")
@@ -88,11 +87,11 @@ def test_a_line_longer_than_one_pass_goes_on_at_once(emptied: Store, client: Kub
         passes.store.queue.forget(key)
         passes.store.queue.add([Add(key=key, reason="test")])
         token = "t"
-        assert emptied.queue.begin(key, token).state == "run"
+        assert store.queue.begin(key, token).state == "run"
         one = Pass(world=passes.world, key=key, token=token, deep=False, deadline=Deadline(), reason="test")
         RECIPES[POOL](one)
         assert sorted(len(passes.record(name)) for name in ("first", "second")) == [0, 1]
-        assert emptied.queue.peek(key).dirty_ms is not None
+        assert store.queue.peek(key).dirty_ms is not None
     finally:
         passes.close()
 

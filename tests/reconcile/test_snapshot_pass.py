@@ -18,9 +18,9 @@ Obj = dict[str, Any]
 
 
 @pytest.fixture
-def saving(emptied: Store, client: Kube, simulated: SimCluster) -> Any:
+def saving(store: Store, client: Kube, simulated: SimCluster) -> Any:
     """A running sandbox `b` and a registry to save it to."""
-    one = Passes(emptied, client, snapshot_registry="reg.example", pod_namespace="")
+    one = Passes(store, client, snapshot_registry="reg.example", pod_namespace="")
     with contextlib.suppress(AlreadyExists):
         client.create("node", None, {"metadata": {"name": "node-1"}})
     one.own(template={"spec": {"nodeName": "node-1", "containers": [{"name": "main", "image": "img"}]}})

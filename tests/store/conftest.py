@@ -12,6 +12,9 @@ import pytest
 
 from osb.api.key import Key
 from osb.store.client import Store, connect
+from osb.store.ledger import Ledger
+from osb.store.ledger_types import Proof
+from tests.doubles.ledger_run import take
 
 CLOCK_KEY = "osb:clock"
 
@@ -43,6 +46,17 @@ class Clock:
 @pytest.fixture
 def clock(store: Store) -> Clock:
     return Clock(store)
+
+
+@pytest.fixture
+def proof(store: Store) -> Proof:
+    """The token of a run over the pool `warm`."""
+    return take(store)
+
+
+@pytest.fixture
+def ledger(store: Store) -> Ledger:
+    return store.ledger("ns", "warm")
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,7 @@ from osb.store.ledger import Ledger
 from osb.store.ledger_types import Proof, parse, text
 from tests.doubles.ledger_run import START, UID, derived, free, grant, moved, ready, rebuilt, state_of, take
 from tests.doubles.mutant import Mutant
-
-
-@pytest.fixture
-def proof(store: Store) -> Proof:
-    return take(store)
-
-
-@pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.ledger("ns", "warm")
-
+from tests.doubles.together import together
 
 # -- allocate ------------------------------------------------------------
 
@@ -250,11 +240,7 @@ def test_workers_that_fight_for_few_pods_never_share_one(redis_url: str, store: 
                 wins.append(tuple(pods))
         own.close()
 
-    threads = [threading.Thread(target=fight, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(fight, range(8))
     handed = [pod for pods in wins for pod in pods]
     assert len(handed) == len(set(handed)) == store.ledger("ns", "warm").counts()["resv"]
     derived(store.ledger("ns", "warm"), store)

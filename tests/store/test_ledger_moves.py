@@ -9,19 +9,8 @@ import pytest
 from osb.store.client import Store
 from osb.store.ledger import Ledger
 from osb.store.ledger_types import Move, Proof
-from tests.doubles.ledger_run import START, derived, free, grant, moved, ready, rebuilt, state_of, take
+from tests.doubles.ledger_run import START, derived, free, grant, moved, ready, rebuilt, state_of
 from tests.doubles.mutant import Mutant
-
-
-@pytest.fixture
-def proof(store: Store) -> Proof:
-    return take(store)
-
-
-@pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.ledger("ns", "warm")
-
 
 LEGAL = {
     ("settle", "resv", "held"), ("cancel", "resv", "free"), ("cancel", "resv", "dirty"),

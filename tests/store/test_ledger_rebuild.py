@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import time
-import uuid
 
 import pytest
 
-from osb.api.key import Key
 from osb.errors import Fenced, LedgerNotReady
-from osb.facts.adds import Add
 from osb.facts.ledger import LedgerEntry
 from osb.store import keys
 from osb.store.client import Store
 from osb.store.ledger import COMMIT_LIMIT, Ledger
 from osb.store.ledger_types import Grant, Move, Proof
 from osb.store.mirror import Put
-
-POOL = Key("pool", "ns", "warm")
-UID = "pool-uid"
-
-
-@pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.ledger("ns", "warm")
-
-
-def take(store: Store, *, uid: str = UID) -> Proof:
-    store.queue.forget(POOL)
-    store.queue.add([Add(key=POOL)])
-    token = uuid.uuid4().hex
-    assert store.queue.begin(POOL, token).state == "run"
-    return Proof(POOL.member, token, uid)
+from tests.doubles.ledger_run import POOL, UID, free, take
 
 
 def held(uid: str, *, box: str, slot: int = 0, seq: int = 1) -> LedgerEntry:
     return LedgerEntry(state="held", pod_uid=uid, box_uid=f"{box}-uid", box=box, slot=slot, seq=seq)
-
-
-def free(uid: str) -> LedgerEntry:
-    return LedgerEntry(state="free", pod_uid=uid)
 
 
 def test_a_commit_replaces_everything_and_derives_the_rest(store: Store, ledger: Ledger) -> None:

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from osb.api.crds import crds
 from osb.config import Settings
 from osb.kube.client import Kube
-from osb.kube.client import connect as connect_kube
 from osb.sim import SimCluster
 from osb.store.client import Store
-from osb.store.client import connect as connect_store
 from osb.watch.run import Watcher
+from tests.doubles.simulated import client_of
 from tests.doubles.waiting import wait_until
 
 MakeWatcher = Callable[..., Watcher]
@@ -30,12 +28,8 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 
 @pytest.fixture(scope="package")
 def kube(sim: SimCluster) -> Iterator[Kube]:
-    client = connect_kube(Settings(kubeconfig=str(sim.kubeconfig)))
-    for crd in crds():
-        client.create("crd", None, crd)
-    client.create("namespace", None, {"metadata": {"name": "opensandbox-system"}})
-    yield client
-    client.close()
+    with client_of(sim, "opensandbox-system") as client:
+        yield client
 
 
 @pytest.fixture
@@ -44,13 +38,6 @@ def ns(kube: Kube, sim: SimCluster) -> Iterator[str]:
     kube.create("namespace", None, {"metadata": {"name": name}})
     yield name
     sim.clear_faults()
-
-
-@pytest.fixture
-def store(redis_url: str) -> Iterator[Store]:
-    connected = connect_store(redis_url)
-    yield connected
-    connected.close()
 
 
 @pytest.fixture

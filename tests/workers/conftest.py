@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from osb.api.crds import crds
-from osb.config import Settings
 from osb.kube.client import Kube
-from osb.kube.client import connect as connect_kube
 from osb.reconcile.world import World
 from osb.sim import SimCluster
+from tests.doubles.simulated import client_of
 
 
 @pytest.fixture(scope="package")
@@ -23,12 +21,8 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimCluster]:
 
 @pytest.fixture(scope="package")
 def kube(sim: SimCluster) -> Iterator[Kube]:
-    client = connect_kube(Settings(kubeconfig=str(sim.kubeconfig)))
-    for crd in crds():
-        client.create("crd", None, crd)
-    client.create("namespace", None, {"metadata": {"name": "opensandbox-system"}})
-    yield client
-    client.close()
+    with client_of(sim, "opensandbox-system") as client:
+        yield client
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from osb.local.redis import EmbeddedRedis, die_with_parent
+from osb.local.redis import EmbeddedRedis, die_with_parent, wait_or_kill
 from tests.doubles.waiting import wait_until
 
 
@@ -59,11 +59,7 @@ def worker(tmp_path: Path) -> Iterator[Running]:
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(5)
+        wait_or_kill(process, 15)
         redis.stop()
 
 

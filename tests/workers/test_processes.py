@@ -10,30 +10,22 @@ import pytest
 import urllib3
 
 from osb.local.redis import die_with_parent
-from tests.doubles.cluster import Cluster, Space, condition
+from tests.doubles.cluster import Cluster, Space
 from tests.doubles.controller import Controller
 from tests.doubles.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    one = Cluster(tmp_path_factory.mktemp("cluster"))
-    one.start()
-    yield one
-    one.close()
+    with Cluster(tmp_path_factory.mktemp("cluster")) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
 def controller(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
-    one = Controller(tmp_path_factory.mktemp("controller"), cluster.kubeconfig)
-    one.start()
-    try:
-        first = cluster.space("first")
-        first.pool("warm", 1, 1, 0, 2)
-        first.until_pool("warm", lambda p: one.alive() and condition(p, "Ready"), seconds=60)
+    with Controller(tmp_path_factory.mktemp("controller"), cluster.kubeconfig) as one:
+        one.warm_up(cluster.space("first"))
         yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture

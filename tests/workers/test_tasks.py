@@ -37,6 +37,12 @@ def run(task: Task, *args: Any, task_id: str = "", wake: bool = False) -> str:
     return str(task.apply(args=args, task_id=task_id or str(uuid.uuid4()), headers=headers).get())
 
 
+def vanish(world: World, crash: int) -> None:
+    """A worker takes the key and is gone until its lease has run out."""
+    assert world.store.queue.begin(KEY, f"dead-{crash}").state == "run"
+    world.store.redis.zadd(keys.queue(BATCHSANDBOX, "run"), {KEY.member: 1})
+
+
 @pytest.mark.parametrize("args", NONSENSE, ids=repr)
 @pytest.mark.parametrize("task", [tasks.reconcile_pool, tasks.reconcile_batchsandbox, tasks.reconcile_recycle])
 def test_nonsense_is_rejected_with_words_and_touches_nothing(
@@ -109,8 +115,7 @@ def test_a_key_that_kills_its_worker_five_times_waits_in_quarantine_but_not_for_
     queue.add([Add(key=KEY)])
     # Given five workers that took the key and were gone when their lease ran out
     for crash in range(5):
-        assert queue.begin(KEY, f"dead-{crash}").state == "run"
-        world.store.redis.zadd(keys.queue(BATCHSANDBOX, "run"), {KEY.member: 1})
+        vanish(world, crash)
         quarantined = queue.rescue(BATCHSANDBOX).quarantined
     # Then the next wake-up does not run it, and an event does not either; other keys run
     assert quarantined == (KEY,)
@@ -132,8 +137,7 @@ def test_a_worker_that_takes_over_the_fifth_time_tells_of_the_quarantine(
     queue = world.store.queue
     queue.add([Add(key=KEY)])
     for crash in range(5):
-        assert queue.begin(KEY, f"dead-{crash}").state == "run"
-        world.store.redis.zadd(keys.queue(BATCHSANDBOX, "run"), {KEY.member: 1})
+        vanish(world, crash)
     assert handle(world, KEY) == "quarantined"
     assert told == [KEY]
 

@@ -34,12 +34,12 @@ def test_tasks_are_started_on_their_slots_and_counted(make: Make, pooled: bool) 
     assert world.woken()
 
 
-def test_a_second_pass_changes_nothing_and_makes_no_write(make: Make, cluster: SimCluster) -> None:
+def test_a_second_pass_changes_nothing_and_makes_no_write(make: Make, simulated: SimCluster) -> None:
     world = make()
     world.run()
-    before, log = cluster.stats(), list(world.bench.log)
+    before, log = simulated.stats(), list(world.bench.log)
     world.run()
-    assert cluster.stats() == before
+    assert simulated.stats() == before
     assert world.bench.log == log
 
 
@@ -54,7 +54,7 @@ def test_under_retain_a_finished_task_is_left_alone_and_nothing_is_written(make:
     assert world.annotation(names.ALLOC_RELEASE) is None
 
 
-def test_under_release_the_result_is_durable_and_the_pod_goes_back_once(make: Make, cluster: SimCluster) -> None:
+def test_under_release_the_result_is_durable_and_the_pod_goes_back_once(make: Make, simulated: SimCluster) -> None:
     world = make(taskTemplate=QUICK, taskResourcePolicyWhenCompleted="Release", replicas=2)
     for _ in range(4):
         outcome = world.run()
@@ -62,9 +62,9 @@ def test_under_release_the_result_is_durable_and_the_pod_goes_back_once(make: Ma
     assert world.annotation(names.TASK_RESULTS) == {"v": 1, "ok": "0-1"}
     assert world.annotation(names.ALLOC_RELEASE) == {"pods": ["p0", "p1"]}
     assert world.told.reasons() == ["PodReleased"]
-    patches = cluster.stats().get("patch batchsandboxes", 0)
+    patches = simulated.stats().get("patch batchsandboxes", 0)
     world.run()
-    assert cluster.stats().get("patch batchsandboxes", 0) == patches
+    assert simulated.stats().get("patch batchsandboxes", 0) == patches
     assert world.told.reasons() == ["PodReleased"]
 
 

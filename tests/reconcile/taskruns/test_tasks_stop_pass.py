@@ -211,26 +211,26 @@ def test_a_pod_that_left_the_record_meanwhile_is_not_brought_back(make: Make) ->
     assert world.annotation(names.ALLOC_RELEASE) is None
 
 
-def test_a_release_that_cannot_be_written_is_told_and_tried_again(make: Make, cluster: SimCluster) -> None:
+def test_a_release_that_cannot_be_written_is_told_and_tried_again(make: Make, simulated: SimCluster) -> None:
     world = make(taskTemplate=QUICK, taskResourcePolicyWhenCompleted="Release")
     world.run()
     world.run()
-    cluster.add_fault(methods=["PATCH"], path="batchsandboxes", status=403)
+    simulated.add_fault(methods=["PATCH"], path="batchsandboxes", status=403)
     outcome = world.run()
     assert isinstance(outcome, After)
     assert world.told.reasons() == ["FailedRelease"]
-    cluster.clear_faults()
+    simulated.clear_faults()
     world.run()
     assert world.annotation(names.ALLOC_RELEASE) == {"pods": ["p0"]}
 
 
-def test_results_that_cannot_be_written_keep_the_executor_uncleared(make: Make, cluster: SimCluster) -> None:
+def test_results_that_cannot_be_written_keep_the_executor_uncleared(make: Make, simulated: SimCluster) -> None:
     world = make(taskTemplate=QUICK, taskResourcePolicyWhenCompleted="Release")
     world.run()
-    cluster.add_fault(methods=["PATCH"], path="batchsandboxes", status=403)
+    simulated.add_fault(methods=["PATCH"], path="batchsandboxes", status=403)
     world.run()
     assert world.bench.runs(world.ip(0)) == ["b-0"]
-    cluster.clear_faults()
+    simulated.clear_faults()
     world.run()
     assert world.annotation(names.TASK_RESULTS) == {"v": 1, "ok": "0"}
 
