@@ -11,24 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from osb.api import key, names, record, times
-from osb.api.claims import busy_pool, claims, effective_pool, missing, needs_release, slots, surplus, wants
 from osb.api.reading import Reader, part, text, texts
 from osb.api.record import Record, Release
 from osb.api.spec import Spec
 from osb.errors import InvalidInput, RecordUnreadable
-
-__all__ = [
-    "BoxSpec",
-    "busy_pool",
-    "claims",
-    "effective_pool",
-    "missing",
-    "needs_release",
-    "parse",
-    "slots",
-    "surplus",
-    "wants",
-]
 
 PRIORITY_LIMIT = 100
 MAX_TIMEOUT = 86400

@@ -8,12 +8,9 @@ pod any more" implies "its version moved", and no old claim can land (spec/proto
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from osb.api import names
-
-if TYPE_CHECKING:
-    from osb.api.batchsandbox import BoxSpec
+from osb.api.batchsandbox import BoxSpec
 
 NOBODY: frozenset[str] = frozenset()
 

@@ -87,7 +87,7 @@ def _settings(reach: Reach) -> Iterator[Finding]:
 
 
 def _redis(reach: Reach) -> Iterator[Finding]:
-    from osb.store.client import check
+    from osb.store.checks import check
 
     problems = check(reach.store)
     for problem in problems:

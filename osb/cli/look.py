@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from osb.api import batchsandbox, claims, names
+from osb.api import pool as pools
 from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT, Key
 from osb.cli.context import NoSuch, Reach, Wrong
 from osb.decide import batch
@@ -80,7 +81,7 @@ def _box(reach: Reach, key: Key) -> Look:
     view = boxview.build(p, raw, waiting=waiting)
     return Look(
         key=key, raw=raw, plan=batch.plan(view), waiting=waiting or view.waiting, position=position, line=line,
-        note=_note(spec), pause=standing(view, _progress(p, view)),
+        note=_note(spec) or _held_back(p, spec, pool), pause=standing(view, _progress(p, view)),
     )  # fmt: skip
 
 
@@ -99,6 +100,16 @@ def _note(spec: batchsandbox.BoxSpec) -> str:
     if spec.barred:
         return f"not served: {'; '.join(map(str, spec.invalid))}"
     return ""
+
+
+def _held_back(p: Pass, spec: batchsandbox.BoxSpec, pool: str) -> str:
+    """Why a sandbox that is being deleted stays, when its pool is on hold: nothing of a held pool is recycled."""
+    if spec.deleting is None or names.FINALIZER_POOL not in spec.finalizers:
+        return ""
+    raw = gather.live(p, "pool", spec.namespace, pool)
+    if raw is None or not pools.parse(raw).hold:
+        return ""
+    return f"stays until its pods are back in pool {pool}, which is on hold; `osbctl unhold {spec.namespace}/{pool}`"
 
 
 def _place(reach: Reach, pool: Key, uid: str, member: str) -> tuple[Waiting | None, int, int]:

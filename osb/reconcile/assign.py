@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from osb.api import batchsandbox, names
+from osb.api import batchsandbox, claims, names
 from osb.api import pool as pools
 from osb.api.key import POOL, Key
 from osb.api.pool import PoolSpec
@@ -96,4 +96,4 @@ def _promised(p: Pass, pool: PoolSpec) -> int:
     unseen = counts.get(HELD, 0) + counts.get(RESV, 0) - (shown if isinstance(shown, int) else 0)
     reading = p.store.mirror.load("batchsandbox", "wait", pool.member, limit=LINE_HEAD)
     boxes = [batchsandbox.parse(orjson.loads(e.doc)) for e in reading.entries.values() if e is not None]
-    return max(0, unseen) + sum(box.replicas - len(batchsandbox.claims(box)) for box in boxes)
+    return max(0, unseen) + sum(box.replicas - len(claims.claims(box)) for box in boxes)

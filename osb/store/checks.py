@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import redis
 
 from osb.errors import StoreDown
+from osb.store.client import Store
 from osb.store.scripts import redis_errors
-
-if TYPE_CHECKING:
-    from osb.store.client import Store
 
 Level = Literal["fatal", "warning"]
 _OLDEST = (6, 2)

@@ -17,7 +17,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from osb.store import keys
-from osb.store.checks import Finding, check
 from osb.store.queue import WorkQueue
 from osb.store.scripts import Scripts, redis_errors
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from osb.store.memory import Memories
     from osb.store.mirror import Mirror
     from osb.store.taskstate import TaskStates
-
-__all__ = ["Finding", "Store", "check", "connect"]
 
 _TIMEOUT_SECONDS = 5
 

@@ -88,6 +88,7 @@ class Stream:
         pages = self._pages()
         self.version = self.forward.relist(self.source.kind, pages)
         self.beat = time.monotonic()
+        self.store.duty.watcher_seen()  # before anybody calls us ready: then others see us, too
         self.synced.set()
         self.grew = True
         if trace.on:

@@ -80,6 +80,18 @@ def test_a_held_pool_hands_out_nothing_until_it_is_unheld(osbctl: Osbctl, instal
     installation.kube.delete("batchsandbox", "default", "held-back")
 
 
+def test_a_sandbox_deleted_while_its_pool_is_held_says_what_it_stays_for(
+    osbctl: Osbctl, installation: Installation
+) -> None:
+    installation.kube.create("batchsandbox", "default", box_body("leaving", 1))
+    installation.until("it is served", lambda: installation.status("batchsandbox", "leaving").get("ready") == 1)
+    osbctl("hold", "warm")
+    installation.kube.delete("batchsandbox", "default", "leaving")
+    assert "pool warm, which is on hold; `osbctl unhold default/warm`" in osbctl("explain", "sandbox", "leaving").out
+    osbctl("unhold", "warm")
+    installation.until("it is gone", lambda: "leaving" not in osbctl("get", "sandboxes").out)
+
+
 @pytest.mark.parametrize("arguments", [
     ("get", "nonsense"), ("get", "pools", "-o", "xml"), ("explain", "tasks", "default/a"), ("explain", "pool", "A/b"),
     ("queue", "pool", "--limit", "-5"), ("journal", "--limit", "0"), ("journal", "--box", "a/b/c"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from osb.api import batchsandbox, names, record, times
+from osb.api import batchsandbox, claims, names, record, times
 from osb.decide import batch
 from osb.decide.plan import (
     AssignPool,
@@ -248,7 +248,7 @@ def test_replicas_raised_beyond_all_bounds_leave_what_is_there() -> None:
 def test_a_larger_record_of_another_controller_keeps_its_pods_when_the_number_is_refused() -> None:
     spec = box(replicas=1600, poolRef="warm", record={"pods": [f"p{n}" for n in range(1600)]})
     assert spec.barred == "TooManyReplicas"
-    assert batchsandbox.surplus(spec) == batchsandbox.wants(spec) == ()
+    assert claims.surplus(spec) == claims.wants(spec) == ()
 
 
 @pytest.mark.parametrize("name", ["wärm", "Warm", "a/b"])

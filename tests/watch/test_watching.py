@@ -52,6 +52,11 @@ def test_an_object_that_was_there_and_one_that_comes_are_both_mirrored_and_asked
     assert asks(store, Key(BATCHSANDBOX, ns, "old")) and asks(store, Key(BATCHSANDBOX, ns, "new"))
 
 
+def test_a_watcher_that_calls_itself_ready_is_seen_by_others(watcher: MakeWatcher, store: Store) -> None:
+    one = watcher()
+    assert one.ready() and store.duty.watcher_age() < 60
+
+
 def test_of_two_watchers_only_the_first_to_move_the_mirror_asks_for_a_run(
     watcher: MakeWatcher, kube: Kube, store: Store, ns: str
 ) -> None:
