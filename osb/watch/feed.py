@@ -118,8 +118,8 @@ class Stream:
         )
 
     def _pages(self) -> Any:
+        source = self.source
         for namespace in self.namespaces or (None,):
-            source = self.source
             for page in self.kube.list(source.resource, namespace, labels=source.labels, fields=source.fields):
                 self.beat = time.monotonic()
                 yield page

@@ -137,13 +137,13 @@ class Watcher:
                 stream.grew = False
 
     def ready(self) -> bool:
-        """True after the first list of every kind, while none is stale (twice the watch timeout)."""
+        """True after the first list of every needed kind, while none is stale (twice the watch timeout)."""
         limit = 2 * 70.0
         needed = self._needed()
         return bool(needed) and all(s.synced.is_set() and time.monotonic() - s.beat < limit for s in needed)
 
     def alive(self) -> bool:
-        """True while every stream's loop showed life within 90 s (a silent watch ends itself after 80)."""
+        """True while every needed stream's loop showed life within 90 s (a silent watch ends itself after 80)."""
         return all(time.monotonic() - s.beat < EXIT_AFTER - 30 for s in self._needed())
 
     def close(self) -> None:

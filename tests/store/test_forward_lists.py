@@ -71,6 +71,26 @@ def test_a_list_of_cordoned_nodes_wakes_the_pools_when_one_came_or_went(store: S
     assert store.mirror.names("node") == ["/n1"]
 
 
+def test_a_second_watchers_list_after_a_loss_wakes_the_pools_too(store: Store, forward: Forwarder) -> None:
+    # Given two watchers that list anew: the other has put the node already, and the pool has looked since
+    forward.relist("pool", [Page([pool()], "10")])
+
+    def pages() -> Iterator[Page]:
+        Forwarder(store).put("node", [cordoned("n1", 3)])
+        forget(store, POOL)
+        yield Page([cordoned("n1", 3)], "10")
+
+    # When the slower one's list has nothing that is newer
+    forward.relist("node", pages())
+    # Then the pool is asked all the same: after a loss nobody knows which marks there were
+    assert dirty(store) == {POOL} and store.queue.begin(POOL, "t").deep
+
+
+def test_a_cordoned_node_without_any_pool_leaves_nothing_on_the_queue(store: Store, forward: Forwarder) -> None:
+    forward.relist("node", [Page([cordoned("n1", 3)], "10")])
+    assert store.redis.keys("osb:q:*") == [] and dirty(store) == set()
+
+
 def test_what_arrives_while_the_list_runs_survives_it(store: Store, forward: Forwarder) -> None:
     other = Forwarder(store)
 
