@@ -42,7 +42,7 @@ RULES = (
     Rule("batch", "jobs", ("get", "list", "watch", "create", "delete")),
     Rule("coordination.k8s.io", "leases", ("get", "create", "update"), home=True),
     Rule("", "configmaps", ("get", "list", "watch"), home=True, optional="assign profiles stay at the default"),
-    Rule("", "nodes", ("get", "list"), cluster=True, optional="drained and dead nodes are not noticed"),
+    Rule("", "nodes", ("get", "list", "watch"), cluster=True, optional="cordoned and dead nodes are not noticed"),
 )
 
 

@@ -188,6 +188,7 @@ def _lacks_home(reach: Reach) -> bool:
 
 def _freshness(reach: Reach) -> Iterator[Finding]:
     from osb.store.mirror import KINDS as MIRRORED
+    from osb.store.mirror import NODE
 
     stale = []
     for kind in MIRRORED:
@@ -201,6 +202,9 @@ def _freshness(reach: Reach) -> Iterator[Finding]:
                       "is a watcher running? look at its log and its /readyz")  # fmt: skip
     else:
         yield Finding("ok", "mirror", f"all {len(MIRRORED)} kinds are fresh")
+        if not reach.store.mirror.read(NODE, ()).fresh(STALE_MS):
+            yield Finding("warning", "nodes", "not watched: idle pods stay on cordoned nodes",
+                          "let the watcher's account list and watch nodes")  # fmt: skip
 
 
 def _time_and_queue(reach: Reach) -> Iterator[Finding]:

@@ -68,7 +68,7 @@ def release_lease(settings: Settings, redis_url: str) -> None:
 
 
 def wait_ready(everything: Everything, over: threading.Event, *, timeout: float = READY_SECONDS) -> None:
-    """Until every mirror kind is fresh and workers and beat have shown life. Raises ConfigError after `timeout`."""
+    """Until all that passes need is mirrored and workers and beat showed life. Raises ConfigError after `timeout`."""
     from osb.store.client import connect as connect_store
     from osb.store.mirror import KINDS
 

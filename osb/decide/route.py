@@ -22,7 +22,7 @@ from osb.api.batchsandbox import most_replicas
 from osb.api.key import Key
 from osb.decide import route_pods
 from osb.decide.route_pods import FULL_PASS_DELAY, Adds
-from osb.facts.adds import Add
+from osb.facts.adds import EVERY_POOL, Add
 from osb.facts.pod import PodFact
 
 Obj = Mapping[str, Any]
@@ -57,6 +57,8 @@ def route(
         route_pods.route(kind, old, new, adds=adds, holders=ctx.holders)
         return adds.result()
     assert not isinstance(old, PodFact) and not isinstance(new, PodFact)
+    if kind == "node":
+        return _node(old, new)
     if kind == "pool":
         _pool(old, new, adds, ctx)
     elif kind == "batchsandbox":
@@ -365,3 +367,16 @@ def _job(old: Obj | None, new: Obj | None, adds: Adds) -> None:
         adds.now(Key(keys.SNAPSHOT, namespace, owner), f"job {here['metadata']['name']} {what}")
     elif owner_kind == "BatchSandbox":
         adds.now(Key(keys.BATCHSANDBOX, namespace, owner), f"job {here['metadata']['name']} {what}")
+
+
+# -- Node ----------------------------------------------------------------------------------------------------
+
+
+def _node(old: Obj | None, new: Obj | None) -> tuple[Add, ...]:
+    """Only cordoned nodes are watched, so one that comes was cordoned and one that goes is so no longer. Which pools
+    have pods there is not known here: each looks."""
+    here = new or old
+    if here is None or (old is not None and new is not None):
+        return ()
+    state = "cordoned" if new is not None else "no longer cordoned"
+    return (Add(key=EVERY_POOL, deep=True, reason=f"node {here['metadata']['name']} is {state}"),)

@@ -6,9 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from osb.api.key import Key
+from osb.api.key import POOL, Key
 
 Class = Literal["now", "later"]
+
+EVERY_POOL = Key(POOL, "*", "*")
+"""Stands for each pool that the mirror has at that moment, once in a call of a script however often it is asked for."""
 
 
 class Add(msgspec.Struct, frozen=True, kw_only=True):

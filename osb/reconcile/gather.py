@@ -18,13 +18,15 @@ from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT
 from osb.errors import NotFound
 from osb.facts import pod as pods
 from osb.facts.pod import PodFact
+from osb.facts.poolview import NodeFact
 from osb.reconcile.world import Pass
-from osb.store.mirror import MirrorEntry, Reading
+from osb.store.mirror import NODE, MirrorEntry, Reading
 
 Obj = dict[str, Any]
 
 STALE_MS = 140_000  # twice the watch timeout
 RECONCILED = (POOL, BATCHSANDBOX, SNAPSHOT)
+DRAIN_TAINTS = ("ToBeDeletedByClusterAutoscaler", "node.kubernetes.io/out-of-service")
 LABELS = {"poolpod": names.LABEL_POOL_NAME, "boxpod": names.LABEL_BOX_NAME}
 
 
@@ -158,3 +160,20 @@ def matching(held: Mapping[int, tuple[str, str]], found: Mapping[str, PodFact]) 
         if fact is not None and (not uid or fact.uid.startswith(uid)):
             result[slot] = fact
     return result
+
+
+def cordoned(p: Pass) -> dict[str, NodeFact] | None:
+    """Nodes that idle pods must leave, by name; None when no watcher says which (none may list nodes, or none lives).
+
+    Those of a list under way count too: each woke the pools when it came in, for a pass that must see it.
+    """
+    reading = p.store.mirror.load(NODE, "cordoned", "")
+    if not 0 <= reading.age_ms <= STALE_MS:
+        return None
+    facts = (_node_fact(orjson.loads(entry.doc)) for entry in reading.entries.values() if entry is not None)
+    return {fact.name: fact for fact in facts}
+
+
+def _node_fact(obj: Obj) -> NodeFact:
+    draining = any(taint.get("key") in DRAIN_TAINTS for taint in obj["spec"].get("taints") or ())
+    return NodeFact(name=obj["metadata"]["name"], unschedulable=True, draining=draining)

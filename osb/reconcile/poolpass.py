@@ -24,7 +24,7 @@ from osb.errors import ApiError, Conflict
 from osb.facts import pod as pods
 from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
-from osb.facts.poolview import NodeFact, PoolView, WaitingBox
+from osb.facts.poolview import PoolView, WaitingBox
 from osb.obs.log import get_logger
 from osb.reconcile import deliver, gather, memory, rebuild, serve, waiters
 from osb.reconcile.beside import beside
@@ -216,7 +216,7 @@ def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:
         now=p.now(), pool=now.pool, revision=revision_of(now.pool), pods={pod.name: pod for pod in found},
         entries=state.entries, names=pod_names(p.key.name), since=state.todo,
         boxes={uid: box.spec for uid, box in by_uid.items()}, waiting=waiting, ledger_ready=True,
-        epoch=state.meta.epoch, mirror_fresh=known and boxes_known, nodes=nodes(p),
+        epoch=state.meta.epoch, mirror_fresh=known and boxes_known, nodes=gather.cordoned(p),
         memory=known_memory, room=_room(p), expectation_timeout=p.settings.expectation_timeout,
     )  # fmt: skip
     return view, by_uid
@@ -227,11 +227,6 @@ def _room(p: Pass) -> int | None:
     if not p.settings.max_pods:
         return None
     return max(0, p.settings.max_pods - p.store.ledger_total())
-
-
-def nodes(p: Pass) -> dict[str, NodeFact] | None:
-    """Nodes that must be left, from a copy at most 30 s old; None without permission to list nodes."""
-    return p.world.nodes.read(p.kube)
 
 
 def _holders(p: Pass, entries: Any, known: dict[str, Box]) -> dict[str, Box]:

@@ -23,7 +23,6 @@ from osb.kube.client import connect as connect_kube
 from osb.kube.events import EventRecorder
 from osb.obs.deadline import Deadline, Watchdog
 from osb.obs.log import get_logger
-from osb.reconcile.nodes import Nodes
 from osb.reconcile.profiles import Profiles
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
@@ -58,7 +57,6 @@ class World:
     claimers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, "claim"))
     told: Budget = field(default_factory=lambda: Budget(EVENTS_PER_SECOND, EVENTS_AT_ONCE))
     stop: threading.Event = field(default_factory=threading.Event)
-    nodes: Nodes = field(default_factory=Nodes)
     profiles: Profiles = field(default_factory=Profiles)
     step: Step = no_step
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -33,6 +33,9 @@ _FIELDS = {
 }  # fmt: skip
 
 
+_UNSET = {"Node": {"spec.unschedulable": "false"}}  # what an absent field is compared as, where not as ""
+
+
 def label_selector(text: str) -> Predicate | None:
     """None selects everything. Raises Refusal 400 on a text that is no selector."""
     terms = [_label_term(part) for part in _split(text)]
@@ -50,7 +53,8 @@ def field_selector(text: str, kind: str) -> Predicate | None:
         path, operator, wanted = match.groups()
         if path not in known:
             raise bad_request(f'field label not supported: "{path}"')
-        terms.append(_field_term(tuple(path.split(".")), wanted, operator != "!="))
+        unset = _UNSET.get(kind, {}).get(path, "")
+        terms.append(_field_term(tuple(path.split(".")), wanted, operator != "!=", unset=unset))
     return _all_of(terms, lambda obj: obj)
 
 
@@ -117,12 +121,12 @@ def _label_term(part: str) -> Predicate:
     raise bad_request(f'unable to parse requirement: invalid label selector "{part}"')
 
 
-def _field_term(path: tuple[str, ...], wanted: str, equal: bool) -> Predicate:
+def _field_term(path: tuple[str, ...], wanted: str, equal: bool, *, unset: str) -> Predicate:
     def check(obj: Obj) -> bool:
         value: Any = obj
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
-        text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        text = unset if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         return (text == wanted) is equal
 
     return check

@@ -59,12 +59,10 @@ class Watcher:
             kind = _filtered(change, options.predicate)
         if kind is None:
             return
-        if options.encode is not None:
-            self._frames.append(options.encode(kind, change.record.obj))
-        elif kind == change.type:
+        if kind == change.type and options.encode is None:
             self._frames.append(change.frame)
         else:
-            self._frames.append(frame(kind, change.record.raw))
+            self._frames.append(self._encoded(kind, _shown(kind, change)))
         self._wake.set()
 
     def start(self, revision: int) -> None:
@@ -97,13 +95,13 @@ class Watcher:
         self._bucket.queues.discard(self.offer)
 
     def _replay(self, records: Iterable[Record]) -> None:
-        options = self.options
         for record in records:
-            if options.predicate is None or options.predicate(record.obj):
-                if options.encode is not None:
-                    self._frames.append(options.encode("ADDED", record.obj))
-                else:
-                    self._frames.append(frame("ADDED", record.raw))
+            if self.options.predicate is None or self.options.predicate(record.obj):
+                self._frames.append(self._encoded("ADDED", record))
+
+    def _encoded(self, kind: str, record: Record) -> bytes:
+        encode = self.options.encode
+        return encode(kind, record.obj) if encode is not None else frame(kind, record.raw)
 
     # -- the stream ------------------------------------------------------------------------------------------
 
@@ -155,6 +153,14 @@ def _filtered(change: Change, predicate: Predicate) -> str | None:
     if now:
         return "MODIFIED" if before else "ADDED"
     return "DELETED" if before else None
+
+
+def _shown(kind: str, change: Change) -> Record:
+    """What the event carries. An object that ceases to match is shown as it last matched, under the new version."""
+    if kind != "DELETED" or change.type == "DELETED" or change.old is None:
+        return change.record
+    meta = {**change.old.obj["metadata"], "resourceVersion": str(change.version)}
+    return Record({**change.old.obj, "metadata": meta}, change.version)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

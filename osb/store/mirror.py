@@ -24,6 +24,7 @@ from osb.store.queue import wire
 from osb.store.scripts import Scripts, redis_errors
 
 KINDS = ("pool", "batchsandbox", "snapshot", "poolpod", "boxpod", "job")
+NODE = "node"  # the cordoned ones; beside KINDS, since an installation without rights to nodes works too
 ITEMS_PER_CALL = 200  # about 10 ms of Redis' time at most
 
 Index = tuple[str, str, float]

@@ -3,6 +3,9 @@
 In: raw objects from `osb.kube` (list pages, watch batches). Out: `osb.store.forward`, which moves the mirror forward
 and enqueues what moved. Nothing is kept here between two events but the resourceVersion to go on from.
 
+A stream of what an installation can do without (cordoned nodes) that is refused is off: said once, and looked at
+again ever more rarely. Nothing else notices.
+
 A stream relists when it starts, when the server says 410, when Redis lost the mirror, when it stood still for over
 60 s, and every ten minutes in any case (spec/pitfalls.md 24 and 26; spec/protocols.md 2).
 """
@@ -17,7 +20,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from osb.errors import ApiError, Gone, StoreDown
+from osb.errors import ApiError, Gone, NotFound, Refused, StoreDown
 from osb.kube.client import Kube
 from osb.kube.watch import WatchEvent
 from osb.obs import metrics, trace
@@ -29,15 +32,19 @@ log = get_logger("watch")
 
 STALLED_SECONDS = 60.0
 OUTAGE_SECONDS = 30.0
+REFUSED_SECONDS = (10.0, 600.0)  # until a refused stream is tried again: at first (rights may just be coming), at most
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one stream reads: a mirror kind, the resource, its selector and the namespace ("" = all)."""
+    """What one stream reads: a mirror kind, the resource, its selectors. `without`: what is lost when it is refused,
+    for one that the installation can do without; else ""."""
 
     kind: str
     resource: str
     labels: str = ""
+    fields: str = ""
+    without: str = ""
 
 
 @dataclass(slots=True)
@@ -45,7 +52,7 @@ class Stream:
     """The loop of one kind. `synced` is set after the first finished list; `beat` is the monotonic time of the last
     sign of life; `again` asks for a relist. `allowed` is False while another controller holds the installation's Lease:
     then nothing is read or enqueued, and the stream begins with a list when it may again. `grew` is set by a list:
-    it may have needed much memory."""
+    it may have needed much memory. `off`: seconds between two looks while it is refused, 0 when it is not."""
 
     source: Source
     kube: Kube
@@ -60,6 +67,7 @@ class Stream:
     beat: float = field(default_factory=time.monotonic)
     version: str = ""
     grew: bool = False
+    off: float = 0.0
 
     def run(self) -> None:
         """Until `stop`: list, watch, and start over after any failure, with a growing, jittered pause."""
@@ -76,10 +84,20 @@ class Stream:
             except Gone:
                 log.info("the version is too old, listing again", kind=self.source.kind)
             except (ApiError, StoreDown) as error:
+                if self.source.without and isinstance(error, (Refused, NotFound)):
+                    self._refused(error)
+                    continue
                 log.warning("a watch stream failed, starting over", kind=self.source.kind, error=str(error))
                 self.stop.wait(pause * random.uniform(0.5, 1.5))
                 pause = min(pause * 2, 10.0)
             metrics.inc("opensandbox_watch_restarts_total", kind=self.source.kind)
+
+    def _refused(self, error: ApiError) -> None:
+        if not self.off:
+            log.warning(self.source.without, kind=self.source.kind, error=str(error))
+        first, most = REFUSED_SECONDS
+        self.off = min(2 * self.off or first, most)
+        self.stop.wait(self.off * random.uniform(0.9, 1.1))
 
     def relist(self) -> None:
         """A complete, consistent list into the mirror; what the mirror has and the list has not is pruned."""
@@ -101,8 +119,9 @@ class Stream:
         )
 
     def _pages(self) -> Any:
+        source = self.source
         for namespace in self.namespaces or (None,):
-            for page in self.kube.list(self.source.resource, namespace, labels=self.source.labels):
+            for page in self.kube.list(source.resource, namespace, labels=source.labels, fields=source.fields):
                 self.beat = time.monotonic()
                 yield page
 
@@ -127,10 +146,10 @@ class Stream:
 
     def _follow(self, namespace: str | None, halt: _Halt, due: float) -> None:
         """A stream that just ends is reopened: that is normal. Each goes on from what itself has seen."""
-        version = self.version
+        version, source = self.version, self.source
         while not halt.is_set() and time.monotonic() < due:
             for batch in self.kube.watch(
-                self.source.resource, namespace, labels=self.source.labels, version=version, stop=halt
+                source.resource, namespace, labels=source.labels, fields=source.fields, version=version, stop=halt
             ):
                 self._stalled()
                 if not self.allowed():
@@ -146,6 +165,7 @@ class Stream:
     def _alive(self) -> None:
         """A watch that the server ended in order is a sign of life: had there been events, it would have sent them."""
         self.beat = time.monotonic()
+        self.off = 0.0
         self.store.mirror.touch(self.source.kind)
 
     def _stalled(self) -> None:

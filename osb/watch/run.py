@@ -17,6 +17,7 @@ from osb.config import Settings, masked_url
 from osb.errors import ApiError, StoreDown
 from osb.kube.client import Kube
 from osb.kube.client import connect as connect_kube
+from osb.kube.resources import resource
 from osb.obs import heap
 from osb.obs.log import get_logger
 from osb.reconcile.installation import Installation
@@ -35,7 +36,10 @@ SOURCES = (
     Source("boxpod", "pod", labels=names.LABEL_BOX_NAME),
     Source("snapshot", "snapshot"),
     Source("job", "job", labels=names.LABEL_SNAPSHOT_NAME),
-)
+    # The server tells only which nodes begin and cease to be cordoned: the news of all others never leaves it.
+    Source("node", "node", fields="spec.unschedulable=true",
+           without="idle pods stay on cordoned nodes: nodes may not be listed or watched"),
+)  # fmt: skip
 
 LEASE_LOOK_SECONDS = 1.0
 TELL_AGAIN_SECONDS = 60.0  # of a Redis or an API server that stays away
@@ -69,11 +73,18 @@ class Watcher:
         for source in SOURCES:
             stream = Stream(
                 source, self.kube, self.store, forward, self.stop, allowed=self._allowed,
-                namespaces=self.settings.namespaces, relist_seconds=float(self.settings.resync_seconds),
+                namespaces=self._namespaces(source), relist_seconds=float(self.settings.resync_seconds),
             )  # fmt: skip
             self.streams.append(stream)
             self._thread(f"watch-{source.kind}", stream.run)
         self._thread("watch-guard", self._guard)
+
+    def _namespaces(self, source: Source) -> tuple[str, ...]:
+        return self.settings.namespaces if resource(source.resource).namespaced else ()
+
+    def _needed(self) -> list[Stream]:
+        """The streams that passes cannot do without: only these say whether this watcher is ready, and alive."""
+        return [stream for stream in self.streams if not stream.source.without]
 
     def _thread(self, name: str, target: object) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)  # type: ignore[arg-type]  # zero-argument callables
@@ -98,7 +109,7 @@ class Watcher:
         told = -TELL_AGAIN_SECONDS
         while not self.stop.wait(2.0 * random.uniform(0.8, 1.2)):
             try:
-                if any(stream.synced.is_set() for stream in self.streams):
+                if any(stream.synced.is_set() for stream in self._needed()):
                     self.installation.stand_in(fresh=True)
                 else:
                     self.installation.stand_in(fresh=False)
@@ -114,7 +125,7 @@ class Watcher:
                     log.warning("the guard could not look, goes on trying", error=str(error),
                                 redis=masked_url(self.settings.redis_url))  # fmt: skip
             self._shrink()
-            stuck = [s.source.kind for s in self.streams if time.monotonic() - s.beat > EXIT_AFTER]
+            stuck = [s.source.kind for s in self._needed() if time.monotonic() - s.beat > EXIT_AFTER]
             if stuck and not self.stop.is_set():
                 log.error("no sign of life from a stream, leaving", kinds=stuck)
                 os._exit(1)
@@ -126,13 +137,14 @@ class Watcher:
                 stream.grew = False
 
     def ready(self) -> bool:
-        """True after the first list of every kind, while none is stale (twice the watch timeout)."""
+        """True after the first list of every needed kind, while none is stale (twice the watch timeout)."""
         limit = 2 * 70.0
-        return bool(self.streams) and all(s.synced.is_set() and time.monotonic() - s.beat < limit for s in self.streams)
+        needed = self._needed()
+        return bool(needed) and all(s.synced.is_set() and time.monotonic() - s.beat < limit for s in needed)
 
     def alive(self) -> bool:
-        """True while every stream's loop showed life within 90 s (a silent watch ends itself after 80)."""
-        return all(time.monotonic() - s.beat < EXIT_AFTER - 30 for s in self.streams)
+        """True while every needed stream's loop showed life within 90 s (a silent watch ends itself after 80)."""
+        return all(time.monotonic() - s.beat < EXIT_AFTER - 30 for s in self._needed())
 
     def close(self) -> None:
         """Stop the streams and close the connections; the Lease stays with the installation."""

@@ -50,6 +50,9 @@ def test_watchers_read_and_beat_keeps_the_lease() -> None:
     which = {("", "namespaces", "get")}  # only kube-system, whose UID is the cluster's
     assert which <= _granted(WATCHER, cluster=True)
     assert {verb for _, _, verb in _granted(WATCHER) - lease - which} == {"list", "watch"}
+    assert {r for r in _granted(WATCHER, cluster=True) if r[1] == "nodes"} == {
+        ("", "nodes", v) for v in ("list", "watch")
+    }
     assert _granted(WATCHER, cluster=False) == lease
 
 
@@ -60,6 +63,7 @@ def test_workers_never_touch_what_they_do_not_need() -> None:
         r for r in rights if r[1] in ("secrets", "leases", "deployments", "roles", "pods/status", "jobs/status")
     }
     assert ("", "pods", "update") not in rights
+    assert {r for r in rights if r[1] == "nodes"} == {("", "nodes", "get")}
     # The one ConfigMap is read in our own namespace only.
     assert ("", "configmaps", "get") not in _granted(WORKER, cluster=True)
     assert ("", "configmaps", "get") in _granted(WORKER, cluster=False)
@@ -77,7 +81,9 @@ def test_exec_needs_both_verbs_and_can_be_denied() -> None:
     assert not {r for r in _granted(WORKER, {"recycle": {"restart": {"enabled": False}}}) if r[1] == "pods/exec"}
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.optional], ids=lambda rule: rule.shown)
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.cluster or not rule.optional], ids=lambda rule: rule.shown
+)
 def test_what_doctor_asks_for_is_granted_to_some_process(rule: object) -> None:
     everyone = _granted(WATCHER) | _granted(WORKER) | _granted(BEAT)
     resource = "/".join(filter(None, (rule.resource, rule.sub)))  # type: ignore[attr-defined]  # a Rule

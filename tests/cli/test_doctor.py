@@ -15,6 +15,8 @@ from osb.config import Settings
 from osb.errors import ConfigError
 from osb.local.demo import box_body
 from osb.sim import SimCluster
+from osb.store.client import connect as connect_store
+from osb.store.mirror import KINDS
 from tests.cli.conftest import Called, Installation
 
 Osbctl = Callable[..., Called]
@@ -25,7 +27,7 @@ def test_a_healthy_installation_has_no_errors(osbctl: Osbctl) -> None:
     assert said.code == 0, said.out
     assert "0 errors" in said.out
     levels = {one["check"]: one["level"] for one in json.loads(osbctl("doctor", "-o", "json").out)}
-    assert levels["Lease"] == levels["mirror"] == levels["permissions"] == "ok"
+    assert levels["Lease"] == levels["mirror"] == levels["permissions"] == "ok" and "nodes" not in levels
 
 
 def test_an_empty_cluster_without_controller_is_full_of_findings(
@@ -43,6 +45,23 @@ def test_an_empty_cluster_without_controller_is_full_of_findings(
     assert "may not patch pods" in said and "add verb patch on pods" in said
     assert "Lease: namespace opensandbox-system does not exist" in said and "--lease-namespace" in said
     assert "never listed" in said and "no controller runs" in said and "no sign of life" in said
+
+
+def test_nodes_that_nobody_watches_are_a_warning_and_no_error(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given a mirror that is fresh but for the nodes, and an account that may not watch them
+    store = connect_store(redis_url)
+    for kind in KINDS:
+        store.mirror.finish(kind, "1", store.mirror.open(kind))
+    store.close()
+    with SimCluster.start(tmp_path, kubelet=False) as cluster:
+        cluster.add_fault(deny=True, path="/nodes", verbs=["watch"])
+        monkeypatch.setenv("REDIS_URL", redis_url)
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        main.run(["doctor", "-o", "json"])
+    found = [one for one in json.loads(capsys.readouterr().out) if "nodes" in one["text"]]
+    assert [(one["check"], one["level"]) for one in found] == [("permissions", "warning"), ("nodes", "warning")]
 
 
 def test_a_lease_that_somebody_else_holds_is_an_error_that_names_him(

@@ -12,7 +12,7 @@ import pytest
 
 from osb.api import names
 from osb.decide.route import Context, route
-from osb.facts.adds import Add
+from osb.facts.adds import EVERY_POOL, Add
 from osb.facts.pod import PodFact
 
 Obj = dict[str, Any]
@@ -377,6 +377,15 @@ def test_a_job_wakes_the_snapshot_that_controls_it() -> None:
     assert woken(route("job", job, {**job, "status": {"succeeded": 1}})) == {"snapshot/ns/snap"}
     assert route("job", job, copy.deepcopy(job)) == ()
     assert woken(route("job", job, None)) == {"snapshot/ns/snap"}
+
+
+def test_a_cordon_and_its_end_concern_every_pool_and_a_heartbeat_none() -> None:
+    node: Obj = {"metadata": {"name": "n1", "uid": "u"}, "spec": {"unschedulable": True}}
+    for old, new, what in ((None, node, "cordoned"), (node, None, "no longer cordoned")):
+        (add,) = route("node", old, new)
+        assert add == Add(key=EVERY_POOL, cls="now", deep=True, reason=f"node n1 is {what}")
+    beat = {**node, "status": {"conditions": [{"type": "Ready"}]}}
+    assert route("node", node, beat) == route("node", None, None) == ()
 
 
 def test_a_thousand_events_route_in_well_under_a_second() -> None:

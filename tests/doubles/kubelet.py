@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import orjson
+
+from osb.kube.client import RES
+from osb.kube.transport import Call
 from tests.doubles.cluster import Space
+
+
+def bind(space: Space, pod: str, node: str) -> None:
+    """What a scheduler does: for pods that the fake one leaves alone."""
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}}  # fmt: skip
+    path = RES["pod"].path(space.name, pod, "binding")
+    space.kube.transport.write(
+        Call(
+            method="POST", path=path, verb="create", kind="pod", what=f"bind {pod}", body=orjson.dumps(body), timeout=10
+        )
+    )
 
 
 def play_kubelet(space: Space, pod: str, address: str) -> None:

@@ -43,6 +43,14 @@ def box(name: str = "s1", version: int = 1, *, annotations: Any = None, **spec: 
     return {"metadata": meta(name, version, annotations=annotations or {}), "spec": spec}
 
 
+def cordoned(name: str = "n1", version: int = 1) -> dict[str, Any]:
+    """A node as the watch of cordoned ones shows it."""
+    return {
+        "metadata": {"name": name, "uid": f"{name}-uid", "resourceVersion": str(version)},
+        "spec": {"unschedulable": True},
+    }
+
+
 def recorded(*pods: str, released: tuple[str, ...] = ()) -> dict[str, str]:
     found = {names.ALLOC_STATUS: orjson.dumps({"pods": pods, "poolRef": "warm", "seq": 1}).decode()}
     if released:

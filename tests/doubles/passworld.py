@@ -124,6 +124,7 @@ class Passes:
             forward.relist(kind, self.kube.list(kind, self.ns))
         forward.relist("poolpod", self.kube.list("pod", self.ns, labels=names.LABEL_POOL_NAME))
         forward.relist("boxpod", self.kube.list("pod", self.ns, labels=names.LABEL_BOX_NAME))
+        forward.relist("node", self.kube.list("node", fields="spec.unschedulable=true"))
 
     def run(
         self, kind: str, name: str, *, step: Callable[[str], None] = no_step, deep: bool = True, turn: float = 0.0

@@ -158,7 +158,18 @@ def test_jobs_are_found_by_their_snapshot() -> None:
 
 def test_another_kind_is_a_mistake_of_ours() -> None:
     with pytest.raises(KeyError):
-        entry("node", samples.pool())
+        entry("secret", samples.pool())
+
+
+def test_of_a_node_only_what_passes_read_is_kept() -> None:
+    spec = {"unschedulable": True, "taints": [{"key": "t", "effect": "NoSchedule"}], "podCIDR": "10.0.0.0/24"}
+    meta = {"name": "n1", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}}
+    made = entry("node", {"metadata": meta, "spec": spec, "status": {"images": [{"names": ["large"]}] * 50}})
+    assert (made.name, made.uid, made.version, made.indexes) == ("/n1", "u", "7", (("cordoned", "", 0.0),))
+    assert orjson.loads(made.doc) == {
+        "metadata": {"name": "n1", "uid": "u", "resourceVersion": "7"},
+        "spec": {"unschedulable": True, "taints": [{"key": "t", "effect": "NoSchedule"}]},
+    }
 
 
 @pytest.mark.parametrize("spec", [{"sandboxName": 5}, {}, None])

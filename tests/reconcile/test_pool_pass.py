@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import orjson
 import pytest
 
 from osb.api import names
 from osb.api.key import POOL, Key
+from osb.facts.poolview import NodeFact
+from osb.obs.deadline import Deadline
+from osb.reconcile import gather
 from osb.reconcile.duties import Duties
 from osb.reconcile.handle import handle
+from osb.reconcile.world import Pass
 from osb.sim import SimCluster
 from osb.store import keys
-from tests.doubles.passworld import Passes
+from tests.doubles.passworld import Obj, Passes
 
 
 def test_a_held_pod_with_the_evict_label_survives_the_first_pass_after_the_store_was_lost(passes: Passes) -> None:
@@ -285,6 +291,83 @@ def test_a_rollout_is_told_after_its_deletes_and_an_eviction_by_its_own_reason(
     passes.patch("pod", new, {"metadata": {"labels": {names.LABEL_EVICT: "true"}}})
     passes.pool_pass()
     assert ("PodEvicted", f"Evicted idle pod: [{new}]") in passes.told.events
+
+
+# -- nodes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def node(passes: Passes) -> Iterator[str]:
+    """A node on which the pools of this test have their pods."""
+    name = f"node-{passes.ns}"
+    passes.kube.create("node", None, {"metadata": {"name": name}})
+    yield name
+    passes.kube.delete("node", None, name)
+
+
+def _on(node: str) -> Obj:
+    main = {"name": "main", "image": "img"}
+    return {"spec": {"nodeName": node, "containers": [main], "terminationGracePeriodSeconds": 0}}
+
+
+def _cordon(passes: Passes, node: str, *taints: str) -> None:
+    spec = {"unschedulable": True, "taints": [{"key": key, "effect": "NoSchedule"} for key in taints]}
+    passes.kube.patch("node", None, node, {"spec": spec})
+
+
+def test_idle_pods_leave_a_cordoned_node_and_held_ones_stay(passes: Passes, node: str) -> None:
+    pods = set(passes.warm(count=2, template=_on(node)))
+    passes.box()
+    passes.pool_pass()
+    [held] = passes.record()
+    [idle] = pods - {held}
+    _cordon(passes, node)
+    passes.pool_pass()
+    assert passes.there("pod", held) and not passes.there("pod", idle)
+    assert any(reason == "PodEvicted" and idle in text for reason, text in passes.told.events)
+    assert any(f"node {node} is cordoned" in text for _, text in passes.told.events)
+
+
+@pytest.mark.parametrize(("taints", "draining"), [((), False), (("other", "ToBeDeletedByClusterAutoscaler"), True)])
+def test_a_taint_tells_that_a_cordoned_node_is_drained(
+    passes: Passes, node: str, taints: tuple[str, ...], draining: bool
+) -> None:
+    _cordon(passes, node, *taints)
+    passes.sync()
+    one = Pass(world=passes.world, key=Key(POOL, passes.ns, "warm"), token="t", deep=True, deadline=Deadline())
+    assert gather.cordoned(one) == {node: NodeFact(name=node, unschedulable=True, draining=draining)}
+
+
+@pytest.mark.parametrize("what", ["never listed", "its watcher is silent"])
+def test_without_news_of_nodes_idle_pods_stay_and_the_pool_works(passes: Passes, node: str, what: str) -> None:
+    [idle] = passes.warm(template=_on(node))
+    _cordon(passes, node)
+    passes.sync()
+    if what == "never listed":
+        passes.store.redis.delete(*passes.store.redis.keys(keys.mirror("node", "*")))
+    else:
+        passes.store.redis.hset(keys.mirror("node", "meta"), "fresh", passes.store.queue.now_ms() - 150_000)
+    passes.run(POOL, "warm")
+    assert passes.there("pod", idle)
+    passes.box()
+    for kind in ("pool", "batchsandbox"):
+        passes.world.forward.relist(kind, passes.kube.list(kind, passes.ns))
+    passes.run(POOL, "warm")
+    assert passes.record() == [idle]
+
+
+def test_a_node_counts_as_soon_as_it_is_listed_not_only_when_the_list_is_done(passes: Passes, node: str) -> None:
+    # Given a Redis that forgot the nodes, so that they are listed anew
+    [idle] = passes.warm(template=_on(node))
+    _cordon(passes, node)
+    passes.store.redis.delete(*passes.store.redis.keys(keys.mirror("node", "*")))
+    # When the pass that a node woke runs before the list is finished
+    raws, _ = passes.kube.all("node", fields="spec.unschedulable=true")
+    passes.world.forward.put("node", raws)
+    assert not passes.store.mirror.synced("node")
+    passes.run(POOL, "warm")
+    # Then it sees that node: nothing would wake it again
+    assert not passes.there("pod", idle)
 
 
 def test_a_pool_of_the_same_name_inherits_nothing(passes: Passes) -> None:

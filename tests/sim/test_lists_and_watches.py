@@ -128,6 +128,44 @@ def test_a_watch_with_a_selector_tells_when_an_object_begins_and_ceases_to_match
     assert [event["type"] for event in events] == ["ADDED", "DELETED", "ADDED", "MODIFIED"]
 
 
+def test_a_watch_of_cordoned_nodes_shows_one_while_it_is_cordoned(api: Api) -> None:
+    # Given one node that is cordoned and one that is not
+    node, quiet = f"cordoned-{api.namespace}", f"quiet-{api.namespace}"
+    made = api.call("POST", "/api/v1/nodes", {"metadata": {"name": quiet}}).ok()
+    api.call("POST", "/api/v1/nodes", {"metadata": {"name": node, "labels": {"a": "1"}}}).ok()
+
+    def patch(body: Obj) -> Obj:
+        return api.call("PATCH", f"/api/v1/nodes/{node}", body, content=MERGE).ok()
+
+    try:
+        patch({"metadata": {"labels": {"a": "2"}}})
+        patch({"spec": {"unschedulable": True}})
+        patch({"metadata": {"labels": {"a": "3"}}})
+        listed = api.call("GET", "/api/v1/nodes?fieldSelector=spec.unschedulable%3Dtrue").ok()["items"]
+        others = api.call("GET", "/api/v1/nodes?fieldSelector=spec.unschedulable%3Dfalse").ok()["items"]
+        freed = patch({"metadata": {"labels": {"a": "4"}}, "spec": {"unschedulable": None}})
+        patch({"metadata": {"labels": {"a": "5"}}})
+        patch({"spec": {"unschedulable": True}})
+        version = made["metadata"]["resourceVersion"]
+        api.call("DELETE", f"/api/v1/nodes/{node}").ok()
+        events = api.watch(
+            "/api/v1/nodes", seconds=1, resourceVersion=version, fieldSelector="spec.unschedulable%3Dtrue"
+        )
+    finally:
+        for name in (node, quiet):
+            api.call("DELETE", f"/api/v1/nodes/{name}")
+    # Then an absent field counts as false, and the watch tells when a node begins and ceases to be cordoned
+    assert node in _names(listed) and quiet not in _names(listed)
+    assert quiet in _names(others) and node not in _names(others)
+    own = [e for e in events if e["object"]["metadata"]["name"] == node]
+    assert [e["type"] for e in own if e["type"] != "MODIFIED"] == ["ADDED", "DELETED", "ADDED", "DELETED"]
+    assert quiet not in {e["object"]["metadata"]["name"] for e in events}
+    # and one that ceases is shown as it was before, under the version of the change
+    left = next(e["object"] for e in own if e["type"] == "DELETED")
+    assert left["spec"]["unschedulable"] is True and left["metadata"]["labels"]["a"] == "3"
+    assert left["metadata"]["resourceVersion"] == freed["metadata"]["resourceVersion"]
+
+
 def test_a_watch_of_one_namespace_does_not_show_others(api: Api) -> None:
     made = api.call("POST", api.widgets(), widget("w")).ok()
     api.call("POST", f"{api.widgets().replace(api.namespace, 'default')}", widget("elsewhere"))

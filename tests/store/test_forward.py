@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +19,21 @@ from osb.store import keys
 from osb.store.client import Store, connect
 from osb.store.forward import Forwarder
 from osb.store.ledger_types import Move
-from tests.doubles.objects import BOX, POOL, Page, box, dirty, due, forget, grant, ledger_with, pod, pool, recorded
+from tests.doubles.objects import (
+    BOX,
+    POOL,
+    Page,
+    box,
+    cordoned,
+    dirty,
+    due,
+    forget,
+    grant,
+    ledger_with,
+    pod,
+    pool,
+    recorded,
+)
 
 
 @pytest.fixture
@@ -106,6 +120,69 @@ def test_a_new_pool_wakes_the_sandboxes_that_wait_for_any(store: Store, forward:
     forget(store)
     forward.put("pool", [pool()])
     assert dirty(store, "batchsandbox") == {BOX}
+
+
+# -- nodes ------------------------------------------------------------
+
+
+OTHER = Key("pool", "ns2", "cold")
+
+
+@pytest.fixture
+def pools(store: Store, forward: Forwarder) -> Iterator[Store]:
+    """Two pools at rest, in two namespaces."""
+    second = pool()
+    second["metadata"] |= {"namespace": "ns2", "name": "cold"}
+    forward.put("pool", [pool(), second])
+    forget(store, POOL, OTHER)
+    yield store
+
+
+def test_a_cordon_and_its_end_wake_every_pool_for_a_full_pass(pools: Store, forward: Forwarder) -> None:
+    for news, reason in (
+        (lambda: forward.put("node", [cordoned()]), "node n1 is cordoned"),
+        (lambda: forward.delete("node", cordoned(version=5)), "node n1 is no longer cordoned"),
+    ):
+        assert news().applied == 1
+        assert dirty(pools) == {POOL, OTHER} and pools.queue.stats("pool").dirty_later == 0
+        begun = pools.queue.begin(POOL, "t")
+        assert begun.deep and begun.reason == reason
+        forget(pools, POOL, OTHER)
+    assert pools.mirror.names("node") == []
+
+
+def test_a_heartbeat_of_a_cordoned_node_wakes_nobody(pools: Store, forward: Forwarder) -> None:
+    forward.put("node", [cordoned()])
+    forget(pools, POOL, OTHER)
+    assert forward.put("node", [{**cordoned(version=2), "status": {"conditions": []}}]).applied == 1
+    assert dirty(pools) == set()
+
+
+def test_a_watcher_that_lags_does_not_undo_what_another_told(pools: Store, forward: Forwarder) -> None:
+    # Given a node that was cordoned, freed and cordoned again, as one watcher has told
+    forward.put("node", [cordoned(version=3)])
+    forward.delete("node", cordoned(version=6))
+    forward.put("node", [cordoned(version=9)])
+    forget(pools, POOL, OTHER)
+    # When another tells the same, later
+    late = Forwarder(pools)
+    late.put("node", [cordoned(version=3)])
+    late.delete("node", cordoned(version=6))
+    # Then nothing moves
+    assert pools.mirror.names("node") == ["/n1"] and dirty(pools) == set()
+    # and neither after the node is free for good
+    forward.delete("node", cordoned(version=12))
+    forget(pools, POOL, OTHER)
+    late.put("node", [cordoned(version=9)])
+    assert pools.mirror.names("node") == [] and dirty(pools) == set()
+
+
+def test_many_nodes_in_one_batch_wake_each_pool_once(pools: Store, forward: Forwarder) -> None:
+    sent = pools.redis.llen("osb.pool.now")
+    before = pools.redis.info("commandstats").get("cmdstat_hkeys", {}).get("calls", 0)
+    forward.put("node", [cordoned(f"n{i}", i + 1) for i in range(50)])
+    assert dirty(pools) == {POOL, OTHER} and pools.redis.llen("osb.pool.now") == sent + 2
+    assert pools.redis.info("commandstats")["cmdstat_hkeys"]["calls"] == before + 1
 
 
 # -- own writes ------------------------------------------------------------

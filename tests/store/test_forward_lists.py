@@ -11,7 +11,7 @@ from osb.errors import Gone
 from osb.store import keys
 from osb.store.client import Store
 from osb.store.forward import Forwarder
-from tests.doubles.objects import BOX, POOL, Page, box, dirty, due, forget, ledger_with, pod, pool
+from tests.doubles.objects import BOX, POOL, Page, box, cordoned, dirty, due, forget, ledger_with, pod, pool
 
 
 @pytest.fixture
@@ -52,6 +52,43 @@ def test_a_later_list_enqueues_only_what_changed(store: Store, forward: Forwarde
     assert dirty(store) == {POOL, Key("pool", "ns", "other")}
     assert Key("batchsandbox", "ns", "s3") in dirty(store, "batchsandbox")  # gone
     assert BOX not in dirty(store, "batchsandbox")
+
+
+def test_a_list_of_cordoned_nodes_wakes_the_pools_when_one_came_or_went(store: Store, forward: Forwarder) -> None:
+    forward.relist("pool", [Page([pool()], "10")])
+    # The first list, and one after a loss: behind live work
+    forget(store, POOL)
+    forward.relist("node", [Page([cordoned("n1", 3), cordoned("n2", 4)], "10")])
+    assert dirty(store) == {POOL} and store.queue.stats("pool").dirty_later == 1
+    assert store.queue.begin(POOL, "t").deep
+    # A later one that has nothing new
+    forget(store, POOL)
+    forward.relist("node", [Page([cordoned("n1", 3), cordoned("n2", 14)], "20")])
+    assert dirty(store) == set()
+    # And one in which a node is free
+    forward.relist("node", [Page([cordoned("n1", 3)], "30")])
+    assert dirty(store) == {POOL} and store.queue.stats("pool").dirty_later == 0
+    assert store.mirror.names("node") == ["/n1"]
+
+
+def test_a_second_watchers_list_after_a_loss_wakes_the_pools_too(store: Store, forward: Forwarder) -> None:
+    # Given two watchers that list anew: the other has put the node already, and the pool has looked since
+    forward.relist("pool", [Page([pool()], "10")])
+
+    def pages() -> Iterator[Page]:
+        Forwarder(store).put("node", [cordoned("n1", 3)])
+        forget(store, POOL)
+        yield Page([cordoned("n1", 3)], "10")
+
+    # When the slower one's list has nothing that is newer
+    forward.relist("node", pages())
+    # Then the pool is asked all the same: after a loss nobody knows which marks there were
+    assert dirty(store) == {POOL} and store.queue.begin(POOL, "t").deep
+
+
+def test_a_cordoned_node_without_any_pool_leaves_nothing_on_the_queue(store: Store, forward: Forwarder) -> None:
+    forward.relist("node", [Page([cordoned("n1", 3)], "10")])
+    assert store.redis.keys("osb:q:*") == [] and dirty(store) == set()
 
 
 def test_what_arrives_while_the_list_runs_survives_it(store: Store, forward: Forwarder) -> None:

@@ -11,6 +11,7 @@
 --                 else: only keep the earliest due time (ms, absolute) and let the run in progress not drop it
 --   q_adds(list)                         the wire form of osb.store.queue.wire: a list of
 --                                        {kind, member, class, deep 0/1, reason, deletion 0/1, after_ms|-1, at_ms|-1}
+--                                        member '*/*' = each that the mirror of the kind has, once in the call
 --   q_publish(kind, member, class, reason)   LPUSH one wake-up message; used by the others, rarely needed alone
 --   q_token(kind, member)                the token of the run in progress, or false (for fencing)
 --
@@ -138,11 +139,22 @@ local function q_add(kind, member, class, deep, reason, deletion, due_ms)
   q_offer(kind, member, q_class(kind, member))
 end
 
+-- Many cordoned nodes in one list must not mark every pool as many times.
+local q_told = {}
+local function q_members(kind, member)
+  if member ~= '*/*' then return { member } end
+  if q_told[kind] then return {} end
+  q_told[kind] = true
+  return redis.call('HKEYS', 'osb:m:' .. kind .. ':doc')
+end
+
 local function q_adds(list)
   for _, a in ipairs(list) do
     local due = nil
     if a[7] >= 0 then due = q_now() + a[7] end
     if a[8] >= 0 then due = math.min(due or a[8], a[8]) end
-    q_add(a[1], a[2], a[3], a[4] == 1, a[5], a[6] == 1, due)
+    for _, member in ipairs(q_members(a[1], a[2])) do
+      q_add(a[1], member, a[3], a[4] == 1, a[5], a[6] == 1, due)
+    end
   end
 end
