@@ -41,6 +41,8 @@ GOALS = (
     Goal("sizes", "sizes", "cost per allocation, largest pool against pool of 100", "×", 1.3),
     Goal("events", "events", "watch event → reconcile start, 500 events/s on 500 keys, p99", "ms", 20),
     Goal("cold", "cold", "cold start: first new sandbox served after the first list of pods", "s", 2),
+    Goal("empty", "empty", "restart with an empty Redis while pods are held: start → first new sandbox served", "s", 5),
+    Goal("empty-touched", "empty", "the same: held pods deleted or handed out", "", 0),
     Goal("watcher-rss", "memory", "memory of the watcher, large pool", "MB", 80),
     Goal("worker-rss", "memory", "memory of a worker, large pool", "MB", 100),
     Goal("full-pass", "full", "one full pass of the large pool, CPU", "ms", 300),

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from osb.bench import measure_faults, measure_latency, measure_load, measure_scale, plan, report
+from osb.bench import measure_faults, measure_latency, measure_load, measure_restart, measure_scale, plan, report
 from osb.bench.goals import ROWS, Result
 from osb.bench.measure import Bench
 from osb.bench.plan import Plan
@@ -36,7 +36,8 @@ MEASURES: dict[str, Callable[[Bench], None]] = {
     "sizes": measure_scale.sizes,
     "full": measure_scale.full,
     "memory": measure_scale.memory,
-    "cold": measure_scale.cold,
+    "cold": measure_restart.cold,
+    "empty": measure_restart.empty,
 }
 
 

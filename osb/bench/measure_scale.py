@@ -1,4 +1,4 @@
-"""Rows of size: cost per allocation by pool size, the full pass, memory, cold start."""
+"""Rows of size: cost per allocation by pool size, the full pass, memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pool_of(size: int) -> str:
     return f"p{size}"
 
 
-def _pool(bench: Bench, size: int) -> str:
+def pool_with(bench: Bench, size: int) -> str:
     name = pool_of(size)
     started = time.monotonic()
     bench.rig.pool(name, size, seconds=60 + size / 20)
@@ -45,7 +45,7 @@ class _Cost:
 
 def sizes(bench: Bench) -> None:
     """What serving one sandbox costs before its writes: begin, load, decide, ledger."""
-    found = {size: _cost(bench, _pool(bench, size)) for size in bench.plan.sizes}
+    found = {size: _cost(bench, pool_with(bench, size)) for size in bench.plan.sizes}
     smallest, largest = min(found), max(found)
     table = {str(size): f"{c.wall:.2f} ms ({c.cpu:.2f} CPU), {c.latency:.1f} ms in all" for size, c in found.items()}
     ratio = found[largest].wall / found[smallest].wall
@@ -78,7 +78,7 @@ def full(bench: Bench) -> None:
     must not multiply the cost.
     """
     size = bench.plan.large
-    name = _pool(bench, size)
+    name = pool_with(bench, size)
     empty = _full_pass(bench, name)
     boxes = bench.names("f", min(1000, size // 2))
     bench.create(boxes, pool=name)
@@ -108,39 +108,9 @@ def _full_pass(bench: Bench, pool: str, *, rounds: int = 3) -> float:
 
 def memory(bench: Bench) -> None:
     """Resident memory with the large pool in the mirror, after the other rows' work."""
-    _pool(bench, bench.plan.large)
+    pool_with(bench, bench.plan.large)
     used = bench.rig.processes().used()
     workers = {name: one.rss for name, one in used.items() if name.startswith("worker")}
     rest = {name: round(one.rss) for name, one in used.items()}
     bench.add("watcher-rss", used["watcher"].rss, pods=bench.plan.large, all_mb=rest)
     bench.add("worker-rss", max(workers.values()), workers=len(workers))
-
-
-def cold(bench: Bench) -> None:
-    """All our processes and Redis (with its data) start anew; a sandbox is created at once."""
-    name = _pool(bench, bench.plan.large)
-    rig = bench.rig
-    redis = rig.everything.redis
-    assert redis is not None
-
-    def again() -> None:
-        redis.stop()
-        redis.start(timeout=60)
-
-    rig.restart_controller(between=again)
-    start = time.monotonic_ns()
-    (box,) = bench.names("c", 1)
-    (call,) = bench.create([box], pool=name)
-    bench.served([box], seconds=90)
-    trace = stages.read(rig.traces, since=start)
-    listed = trace.first("listed", "poolpod")
-    if listed is None:
-        raise ConfigError("no mark of the first list: is OSB_TRACE set for the watcher?")
-    delivered = rig.observer.seen[box].delivered
-    bench.add(
-        "cold", max(0.0, (delivered - listed.at) / 1e9), pods=bench.plan.large,
-        start_to_list_s=round((listed.at - start) / 1e9, 2),
-        start_to_served_s=round((delivered - int(call[1])) / 1e9, 2),
-        note="Redis restarted with its data, ledger rebuilt",
-    )  # fmt: skip
-    bench.drop([box])

@@ -9,7 +9,8 @@ ARRIVALS = 45.0  # per second
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`warm` pods serve all rows but the large ones; `large` is the pool of cold start, memory and the full pass."""
+    """`warm` pods serve all rows but the large ones; `large` is the pool of cold start, memory and the full pass;
+    `held` pods are in sandboxes when Redis is emptied."""
 
     singles: int = 200
     batches: int = 10
@@ -22,6 +23,7 @@ class Plan:
     event_keys: int = 500
     event_rate: float = 500.0
     event_seconds: float = 10.0
+    held: int = 500
     kills: int = 2
     kill_rate: float = 10.0
 
@@ -39,7 +41,7 @@ def quick(*, large: int = 1000) -> Plan:
     """About two minutes: enough to see whether something broke, not enough to quote."""
     return Plan(
         singles=60, batches=4, waiting=300, waiting_rounds=1, poisson_seconds=8.0, sizes=(100, large), per_size=30,
-        event_seconds=3.0, kills=1,
+        event_seconds=3.0, held=90, kills=1,
     )  # fmt: skip
 
 
