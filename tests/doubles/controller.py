@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,23 +131,21 @@ class Controller:
         )  # fmt: skip
 
     def reconcile(self, kind: str, member: str) -> None:
-        """Ask for one more pass by hand and wait until it has run."""
+        """Ask for one more pass by hand and wait until exactly that one has run, and what followed from it."""
         namespace, name = member.split("/")
         wait_until(lambda: self.at_rest(kind, member), 20)
-        before = self.passes(kind, member)
-        sent = self.celery("call", f"osb.reconcile.{kind}", f"--args={json.dumps([namespace, name, 'by hand'])}")
+        reason = f"by hand, {uuid.uuid4().hex[:8]}"
+        sent = self.celery("call", f"osb.reconcile.{kind}", f"--args={json.dumps([namespace, name, reason])}")
         assert sent.returncode == 0, sent.stderr
-        wait_until(lambda: self.passes(kind, member) > before and self.at_rest(kind, member), 20)
+        ran = f'"key":"{kind}/{member}","reason":"{reason}"'
+        wait_until(lambda: self.told("worker", ran) and self.at_rest(kind, member), 20)
+        assert self.told("worker", ran) == 1
 
     def at_rest(self, kind: str, member: str) -> bool:
         """The key neither asks for a pass nor runs, and no timer of the next moments is set."""
         soon = (time.time() + 2) * 1000
         dirty, run, due = (self.redis.zscore(f"osb:q:{kind}:{part}", member) for part in ("dirty", "run", "due"))
         return dirty is None and run is None and (due is None or due > soon)
-
-    def passes(self, kind: str, member: str) -> int:
-        """Passes over a key that the workers' logs tell of."""
-        return self.told("worker", f'"key":"{kind}/{member}"')
 
     def told(self, role: str, text: str) -> int:
         """How often the logs of these processes have `text`."""
