@@ -44,6 +44,7 @@ class PodRun:
         self.containers = [*_containers(pod, "containers"), *_containers(pod, "initContainers")]
         self._ready = status.get("phase") == "Running"
         self._over = status.get("phase") in ("Succeeded", "Failed")
+        self._ended: dict[str, int] = {}  # containers that ended and have not been started again: their exit codes
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -83,8 +84,12 @@ class PodRun:
         if not _kills(command):
             words = command[1:] if command[:1] == ["echo"] else command
             return Outcome(0, " ".join(words) + "\n")
+        known = any(item.name == container and not item.init for item in self.containers)
+        if not known or self._over or self._stopping:
+            return Outcome(1, f"container {container} is not running\n")
+        self._ended[container] = 143  # kept beside the task: the next kill or annotation may cancel that at any step
         self.cancel()
-        self._task = self._kubelet.spawn(self._restart([c for c in self.containers if c.name == container], code=143))
+        self._task = self._kubelet.spawn(self._restart())
         return Outcome(0, "")
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -125,12 +130,16 @@ class PodRun:
             await self._end("Failed", 1)
         elif script.crash_after is not None:
             await asyncio.sleep(script.crash_after)
-            await self._restart(self.containers, code=script.exit_code if script.exit_code is not None else 1)
+            code = script.exit_code if script.exit_code is not None else 1
+            self._ended.update({item.name: code for item in self.containers if not item.init})
+            await self._restart()
 
     async def _react(self) -> None:
         """The annotations of a pod changed."""
         if self.script.fail:
             await self._end("Failed", 1)
+        elif self._ended:
+            await self._restart()
         elif not any(item.id for item in self.containers):
             await self._live()
         elif self.script.waiting_reason:
@@ -145,18 +154,18 @@ class PodRun:
         else:
             await self._afterwards()
 
-    async def _restart(self, containers: list[Container], *, code: int) -> None:
-        """End containers and start them again under new ids, not Ready in between; or end the pod."""
-        policy = self._pod["spec"].get("restartPolicy", "Always")
+    async def _restart(self) -> None:
+        """Start the ended containers again under new ids, not Ready in between; or end the pod."""
+        policy, code = self._pod["spec"].get("restartPolicy", "Always"), max(self._ended.values())
         if policy == "Never" or (policy == "OnFailure" and code == 0):
             await self._end("Failed" if code else "Succeeded", code)
             return
         if self.script.restart_after:
             await self._write("Running", waiting="CrashLoopBackOff")
             await asyncio.sleep(self.script.restart_after)
-        for item in containers:
-            if not item.init:
-                item.restart(_now(), code=code)
+        for item in self.containers:
+            if item.name in self._ended:
+                item.restart(_now(), code=self._ended.pop(item.name))
         await self._write("Running")
         if self.script.never_ready:
             return

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import websocket
 
 from osb.sim import SimCluster
 from osb.sim.kubelet import FakeKubelet
+from osb.sim.kubexec import Outcome
+from osb.sim.podrun import PodRun
 from osb.sim.script import seconds
 from tests.sim.conftest import MERGE, REAL, Api, Obj, pod, until
 
@@ -76,6 +79,61 @@ def _ready(api: Api, name: str) -> Obj:
 def _container(body: Obj) -> Obj:
     found: Obj = body["status"]["containerStatuses"][0]
     return found
+
+
+def _ids(body: Obj) -> set[str]:
+    return {item["containerID"] for item in body["status"]["containerStatuses"]}
+
+
+class _Node:
+    """What a pod's run needs of its kubelet, with the writes kept instead of sent."""
+
+    pod_ready = 0.0
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+        self.written: list[Obj] = []
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        self.tasks.append(asyncio.create_task(work))
+        return self.tasks[-1]
+
+    def address(self, wanted: str) -> str:
+        return wanted or "127.16.0.1"
+
+    async def insist(self, method: str, path: str, body: Obj, *, content: str = "") -> Obj:
+        self.written.append(body)
+        return body
+
+
+def test_containers_that_are_killed_in_the_same_moment_are_all_restarted() -> None:
+    async def scenario() -> tuple[set[str], Obj]:
+        # Given a Ready pod of two containers
+        node, two = _Node(), [{"name": name, "image": "r/a:1"} for name in ("main", "side")]
+        run = PodRun(node, {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": two}})  # type: ignore[arg-type]
+        run.start()
+        await asyncio.gather(*node.tasks)
+        before = _ids(node.written[-1])
+        # When both are killed before either restart has begun
+        await asyncio.gather(*(run.execute(name, ["kill", "1"]) for name in ("main", "side")))
+        await asyncio.gather(*node.tasks, return_exceptions=True)
+        return before, node.written[-1]
+
+    # Then both are new and the pod is Ready
+    before, after = asyncio.run(scenario())
+    assert not before & _ids(after)
+    assert _is_ready(after)
+
+
+def test_a_command_in_a_pod_that_ended_changes_nothing() -> None:
+    async def scenario() -> tuple[Outcome, list[Obj]]:
+        node, one = _Node(), [{"name": "main", "image": "r/a:1"}]
+        meta = {"name": "p", "namespace": "n", "uid": "u"}
+        run = PodRun(node, {"metadata": meta, "spec": {"containers": one}, "status": {"phase": "Failed"}})  # type: ignore[arg-type]
+        return await run.execute("main", ["kill", "1"]), node.written
+
+    outcome, written = asyncio.run(scenario())
+    assert (outcome.code, written) == (1, [])
 
 
 @pytest.mark.usefixtures("kubelet")
@@ -196,6 +254,26 @@ class TestPods:
         until(changed, "a new container is Ready")
         assert _container(_get(api, "p"))["restartCount"] == 1
 
+    @pytest.mark.parametrize("change", [None, {"stop-after": "0"}], ids=["undisturbed", "annotated meanwhile"])
+    def test_containers_that_are_killed_one_after_the_other_are_all_restarted(
+        self, api: Api, change: dict[str, str] | None
+    ) -> None:
+        # Given a pod of two containers that need a moment from their end to their next start
+        body = _marked("p", {"restart-after": "300ms"})
+        body["spec"]["containers"].append({"name": "side", "image": "registry/side:1"})
+        api.call("POST", api.pods(), body).ok()
+        before = _ids(_ready(api, "p"))
+        # When the second one is killed while the first one is not back yet
+        for name in ("main", "side"):
+            _, status = _exec(api, "p", "kill", "1", container=name)
+            assert status["status"] == "Success"
+        if change:
+            marks = {"metadata": {"annotations": {f"sim.osb/{key}": value for key, value in change.items()}}}
+            api.call("PATCH", api.pods("p"), marks, content=MERGE).ok()
+        # Then both come back under new ids, each after one restart
+        until(lambda: _is_ready(pod := _get(api, "p")) and not before & _ids(pod), "both containers are new")
+        assert [item["restartCount"] for item in _get(api, "p")["status"]["containerStatuses"]] == [1, 1]
+
     def test_other_commands_echo_and_may_be_scripted_to_fail(self, api: Api) -> None:
         api.call("POST", api.pods(), pod("p")).ok()
         api.call("POST", api.pods(), _marked("q", {"exec": "error"})).ok()
@@ -274,9 +352,10 @@ def _condition(api: Api, path: str) -> str | None:
     return None
 
 
-def _exec(api: Api, name: str, *command: str) -> tuple[str, Obj]:
+def _exec(api: Api, name: str, *command: str, container: str = "main") -> tuple[str, Obj]:
     """Output and final status of a command, over WebSocket like the official client."""
-    query = "&".join(["stdout=true", "stderr=true", *(f"command={word}" for word in command)])
+    options = ["stdout=true", "stderr=true", f"container={container}"]
+    query = "&".join([*options, *(f"command={word}" for word in command)])
     url = api.url.replace("http", "ws", 1) + f"{api.pods(name)}/exec?{query}"
     socket = websocket.create_connection(
         url, subprotocols=["v4.channel.k8s.io"], timeout=10, sslopt={"cert_reqs": 0, "check_hostname": False},
