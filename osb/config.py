@@ -184,7 +184,7 @@ def concurrency(text: str) -> dict[str, int]:
     for pair in filter(None, (part.strip() for part in text.split(";"))):
         name, _, number = (part.strip() for part in pair.partition("="))
         if not name or not number.isdigit() or int(number) <= 0:
-            raise ValueError(f"name=N;name=N with N > 0, not {pair!r}")
+            raise ValueError(f"{pair!r} is no name=N with N > 0; name=N;name=N")
         pairs[name] = int(number)
     return pairs
 

@@ -114,6 +114,7 @@ def test_an_empty_variable_counts_as_not_set():
         ("OSB_ZAP_ENCODER", "xml", "json, console"),
         ("OSB_ZAP_LOG_LEVEL", "loud", "debug"),
         ("OSB_CONCURRENCY", "pool", "name=N"),
+        ("OSB_CONCURRENCY", "tasks=2;pool=x", "'pool=x' is no name=N with N > 0; name=N;name=N is accepted"),
         ("OSB_CONCURRENCY", "pool=0", "N > 0"),
         ("OSB_METRICS_BIND_ADDRESS", "here", ":port"),
         ("OSB_NAMESPACES", "a,B!", "namespace name"),

@@ -22,6 +22,7 @@ from osb.config import Settings
 from osb.errors import ConfigError
 from workers import broker
 from workers.routes import all_queues, queue_name
+from workers.sending import App
 
 VISIBILITY_TIMEOUT = 120
 HARD_LIMIT = 60
@@ -29,7 +30,7 @@ HARD_LIMIT = 60
 
 def make_app(settings: Settings) -> Celery:
     """The application of workers, beat and Flower. Opens no connection (clients are made after fork)."""
-    made = Celery("osb", broker=settings.redis_url, include=["workers.tasks", "workers.signals"])
+    made = App("osb", broker=settings.redis_url, include=["workers.tasks", "workers.signals"])
     made.conf.update(
         task_ignore_result=True,
         task_acks_late=True,

@@ -36,7 +36,8 @@ def _run(task: Task, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         namespace, name, reason = _arguments(*args, **kwargs)
         key = keys.checked(kind, namespace, name)
     except (InvalidInput, TypeError) as error:
-        said = f"rejected: {error}; call osb.reconcile.{kind}(namespace, name, reason='')"
+        why = error if isinstance(error, InvalidInput) else _misfit(args, kwargs)
+        said = f"rejected: {why}; call osb.reconcile.{kind}(namespace, name, reason='')"
         log.warning(said, task=task.name, arguments=repr((args, kwargs))[:200])
         _forget(task, kind, args)
         return said
@@ -51,6 +52,14 @@ def _forget(task: Task, kind: str, args: tuple[Any, ...]) -> None:
     """A wake-up was sent for a member that is no key: left dirty, it would be sent again for ever."""
     if is_wake_up(task) and len(args) >= 2 and all(isinstance(arg, str) for arg in args[:2]):
         world().store.queue.forget(keys.Key(kind, args[0], args[1]))
+
+
+def _misfit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Why Python does not take them, in words of the caller."""
+    if unknown := sorted(set(kwargs) - {"namespace", "name", "reason"}):
+        return f"{', '.join(unknown)} is no argument"
+    count = len(args) + len(kwargs)
+    return f"{count} arguments are too many" if count > 3 else "an argument is given twice"
 
 
 def _arguments(namespace: object = None, name: object = None, reason: object = "") -> tuple[object, object, object]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from osb.api import names
 from osb.config import Settings
-from osb.errors import ApiError
 from osb.kube.client import Kube
+from osb.kube.read import decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,6 @@ def _ask(kube: Kube, rule: Rule, verb: str, namespace: str) -> str | None:
     return None if status.get("allowed") else str(status.get("reason") or "")
 
 
-def reachable(kube: Kube) -> tuple[str, ApiError | None]:
-    """(version of the server, None), or ("", why it does not answer)."""
-    import orjson
-
-    try:
-        return str(orjson.loads(kube.raw("/version")).get("gitVersion", "?")), None
-    except ApiError as error:
-        return "", error
+def version(kube: Kube) -> str:
+    """The server's own. Raises ApiError."""
+    return str(decoded(kube.raw("/version"), "get /version").get("gitVersion", "?"))

@@ -1,6 +1,7 @@
 """What the subcommands share: connections, references to objects, and how failures become exit codes.
 
-Exit codes: 0 done, 1 failed or something was found, 2 wrong usage or setting, 3 the object does not exist.
+Exit codes: 0 done, 1 failed or something was found, 2 wrong usage or setting, 3 the object does not exist, 70 a fault
+of ours. Which error means which: `osb.cli.failures`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import typer
 
 from osb.api.key import BATCHSANDBOX, POOL, RECYCLE, SNAPSHOT, TASKS, Key, checked, is_name
 from osb.config import Settings, checked_redis
-from osb.errors import NotFound, OsbError
+from osb.errors import NotFound, OsbError, StoreDown
 
 if TYPE_CHECKING:
     from osb.kube.client import Kube
     from osb.reconcile.world import Pass, World
     from osb.store.client import Store
 
-FAILED, USAGE, MISSING = 1, 2, 3
+FAILED, USAGE, MISSING, FAULT = 1, 2, 3, 70
 LOOK_WAITERS = 1000  # of a line, read at once by explain and plan
 
 KINDS = {
@@ -35,9 +36,12 @@ KINDS = {
 }
 
 
+SHOWN = {BATCHSANDBOX: ("sandbox", "sandboxes"), POOL: ("pool", "pools"), SNAPSHOT: ("snapshot", "snapshots")}
+
+
 def _namespace(value: str) -> str:
-    """Callback of an option. Raises typer's usage error."""
-    if not is_name(value):
+    """Callback of an option; "" is a default. Raises typer's usage error."""
+    if value and not is_name(value):
         raise typer.BadParameter(f"{value!r} is not a namespace name")
     return value
 
@@ -48,6 +52,9 @@ RedisUrl = Annotated[str, typer.Option("--redis-url", help="Redis of the install
 Kubeconfig = Annotated[str, typer.Option("--kubeconfig", help="path (KUBECONFIG)", show_default=False)]
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", callback=_namespace, help="namespace of a name without one")
+]
+OnlyNamespace = Annotated[
+    str, typer.Option("--namespace", "-n", callback=_namespace, help="only this namespace", show_default=False)
 ]
 Output = Annotated[str, typer.Option("--output", "-o", help="table, json or yaml")]
 
@@ -96,8 +103,24 @@ class Reach:
         try:
             return self.kube.get(kind, namespace, name)
         except NotFound as error:
-            lists = "kubectl get pods" if kind == "pod" else f"osbctl get {kind}"
-            raise NoSuch(f"there is no {kind} {namespace}/{name}; `{lists} -A` lists them") from error
+            raise no_such(kind, f"{namespace}/{name}") from error
+
+    def paired(self, *, without_redis: bool = False) -> None:
+        """Redis is not another cluster's: then what both say does not fit. Raises Foreign.
+
+        `without_redis`: for commands that only write to the cluster; a Redis that is away does not stop those.
+        """
+        from osb.cli.pairing import mismatch
+        from osb.reconcile.pin import Foreign
+
+        try:
+            found = mismatch(self)
+        except StoreDown:
+            if without_redis:
+                return
+            raise
+        if found:
+            raise Foreign("; ".join(found))
 
     def close(self) -> None:
         for name in ("world", "kube", "store"):
@@ -142,6 +165,13 @@ def key_of(kind: str, text: str, namespace: str = "default") -> Key:
     """`ns/name`, or a name in `namespace`. Raises InvalidInput."""
     space, slash, name = text.partition("/")
     return checked(kind_of(kind), space, name) if slash else checked(kind_of(kind), namespace, text)
+
+
+def no_such(kind: str, member: str) -> NoSuch:
+    """The error, with the command that lists what there is."""
+    word, plural = SHOWN.get(kind, (kind, f"{kind}s"))
+    lists = f"osbctl get {plural}" if kind in SHOWN else f"kubectl get {plural}"
+    return NoSuch(f"there is no {word} {member}; `{lists} -A` lists them")
 
 
 def seconds(value: float) -> float:

@@ -13,14 +13,18 @@ from osb.api.key import KINDS
 from osb.cli import access, rollback
 from osb.cli import output as out
 from osb.cli.context import FAILED, Kubeconfig, Output, Reach, RedisUrl, quit_with, reach
+from osb.cli.failures import advice
 from osb.cli.install import LEASE_REMEDY
-from osb.errors import NotFound, OsbError, Refused
+from osb.cli.pairing import mismatch
+from osb.errors import ApiError, ConfigError, NotFound, OsbError, Refused, StoreDown, Unavailable
 
 EXAMPLE = "Example: osbctl doctor"
 STALE_MS = 140_000
 BEAT_SILENT_MS = 10_000
 OLD_KEY_MS = 60_000
 LEASE_FRESH_SECONDS = 20.0
+
+REDIS, SERVER = "Redis", "API server"
 
 Level = Literal["error", "warning", "ok"]
 
@@ -49,7 +53,7 @@ def doctor(
     with reach(redis_url, kubeconfig) as one:
         if prepare_rollback:
             return rollback.prepare(one, force=force)
-        found = [finding for check in CHECKS for finding in _run(check, one)]
+        found = list(_examined(one))
     if output != "table":
         out.data([{"level": f.level, "check": f.check, "text": f.text, "fix": f.fix} for f in found], output)
     else:
@@ -70,13 +74,38 @@ def _print(found: list[Finding]) -> None:
     out.say(f"\n{errors} error{'' if errors == 1 else 's'}, {warnings} warning{'' if warnings == 1 else 's'}")
 
 
-def _run(check: Callable[[Reach], Iterator[Finding]], reach: Reach) -> Iterator[Finding]:
-    """The findings of one check; a check that cannot be made is a finding too."""
-    name = check.__name__.strip("_").replace("_", " ")
-    try:
-        yield from check(reach)
-    except OsbError as error:
-        yield Finding("error", name, f"cannot be checked: {error}", "put right what is named first, then run it again")
+def _examined(reach: Reach) -> Iterator[Finding]:
+    """Every check. What is away is told once, with its remedy; checks that need it are told as not made."""
+    away: set[str] = set()
+    for name, check, needs in CHECKS:
+        if not away.intersection(needs):
+            try:
+                yield from check(reach)
+                continue
+            except OsbError as error:
+                cause = _cause(error)
+                if not cause:
+                    yield Finding("error", name, f"cannot be checked: {error}", _fix(error))
+                    continue
+                yield Finding("error", cause, str(error), _fix(error))
+                away.add(cause)
+        if name not in away:
+            lost = " and ".join(f"the {need}" if need == SERVER else need for need in needs if need in away)
+            yield Finding("warning", name, f"not checked, needs {lost}")
+
+
+def _cause(error: OsbError) -> str:
+    """What is away altogether, "" when only this check cannot be made."""
+    if isinstance(error, StoreDown):
+        return REDIS
+    refused = isinstance(error, ApiError) and error.status == 401
+    return SERVER if refused or isinstance(error, (Unavailable, ConfigError)) else ""
+
+
+def _fix(error: OsbError) -> str:
+    if isinstance(error, ApiError) and error.status == 403:
+        return "let the role of this account do that, or look with another account"
+    return advice(error) or "check --kubeconfig (KUBECONFIG) and the credentials in it"
 
 
 def _settings(reach: Reach) -> Iterator[Finding]:
@@ -99,12 +128,11 @@ def _redis(reach: Reach) -> Iterator[Finding]:
 def _cluster(reach: Reach) -> Iterator[Finding]:
     from osb.reconcile import pin
 
-    mine, found = pin.mark(reach.kube, reach.settings), reach.store.pinned()
-    if found and mine and not pin.same(mine, found):
-        yield Finding("error", "cluster", f"this Redis is used by {pin.shown(found)}, KUBECONFIG is {pin.shown(mine)}",
-                      "set REDIS_URL or KUBECONFIG to the other's partner; "
-                      "or delete key osb:cluster if that cluster is gone")  # fmt: skip
+    found = reach.store.pinned()
+    if wrong := mismatch(reach):
+        yield Finding("error", "cluster", *wrong)
     elif not found:
+        mine = pin.mark(reach.kube, reach.settings)
         why = "no watcher has started" if mine else "this account may not read a namespace's UID"
         yield Finding("ok", "cluster", f"Redis is not pinned to a cluster ({why})")
     else:
@@ -112,11 +140,7 @@ def _cluster(reach: Reach) -> Iterator[Finding]:
 
 
 def _api_server(reach: Reach) -> Iterator[Finding]:
-    version, error = access.reachable(reach.kube)
-    if error is not None:
-        yield Finding("error", "API server", str(error), "check --kubeconfig, the network and the credentials")
-    else:
-        yield Finding("ok", "API server", version)
+    yield Finding("ok", "API server", access.version(reach.kube))
 
 
 def _permissions(reach: Reach) -> Iterator[Finding]:
@@ -230,6 +254,10 @@ def _quarantined(reach: Reach, kind: str) -> str:
     return first[0].key.member if first else "(the key it shows)"
 
 
-CHECKS: tuple[Callable[[Reach], Iterator[Finding]], ...] = (
-    _settings, _redis, _api_server, _cluster, _permissions, _definitions, _lease, _freshness, _time_and_queue,
+CHECKS: tuple[tuple[str, Callable[[Reach], Iterator[Finding]], tuple[str, ...]], ...] = (
+    ("settings", _settings, ()), (REDIS, _redis, (REDIS,)), (SERVER, _api_server, (SERVER,)),
+    ("cluster", _cluster, (REDIS, SERVER)), ("permissions", _permissions, (SERVER,)),
+    ("CRDs", _definitions, (SERVER,)), ("Lease", _lease, (REDIS, SERVER)), ("mirror", _freshness, (REDIS,)),
+    ("beat and queue", _time_and_queue, (REDIS,)),
 )  # fmt: skip
+"""Name, check, and what it needs."""

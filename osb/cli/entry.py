@@ -30,7 +30,6 @@ def _watch() -> None:
     try:
         sys.exit(program("osb.watch.main", "run", what="the watcher")())
     except OsbError as error:
-        from osb.cli.main import exit_code, remedy
+        from osb.cli.failures import told
 
-        print(f"osbctl: {error}{remedy(error)}", file=sys.stderr)
-        sys.exit(exit_code(error))
+        sys.exit(told(error))

@@ -24,6 +24,7 @@ def hold(
     """Freeze a pool."""
     key = key_of(POOL, pool, namespace)
     with reach(redis_url, kubeconfig) as one:
+        one.paired(without_redis=True)
         before = _reason(one, key)
         kept = bool(before) and not reason.strip()
         given = before if kept else reason.strip() or "true"
@@ -45,6 +46,7 @@ def unhold(
     """Let a held pool go on."""
     key = key_of(POOL, pool, namespace)
     with reach(redis_url, kubeconfig) as one:
+        one.paired(without_redis=True)
         before = _reason(one, key)
         _annotate(one, key, None)
     out.say(f"pool {key.member} " + ("goes on" if before else "was not held"))

@@ -10,12 +10,14 @@ import typer
 from osb.api import batchsandbox, names
 from osb.api.key import POOL
 from osb.cli import output as out
+from osb.cli.command import Command
 from osb.cli.context import (
     FAILED,
     Kubeconfig,
     Name,
     Namespace,
     NoSuch,
+    OnlyNamespace,
     Output,
     Reach,
     RedisUrl,
@@ -25,12 +27,13 @@ from osb.cli.context import (
     seconds,
 )
 from osb.cli.verify import POOL_HERE, Difference, differences
+from osb.errors import NotFound
 from osb.facts import pod as pods
 
 app = typer.Typer(help="Who holds which pod of a pool.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command("show", epilog="Example: osbctl ledger show default/warm")
+@app.command("show", cls=Command, epilog="Example: osbctl ledger show default/warm")
 def show(
     pool: Name,
     namespace: Namespace = "default",
@@ -63,11 +66,13 @@ def show(
     return out.table(["POD", "STATE", "SANDBOX", "SLOT", "POLICY", "UNFINISHED"], rows)
 
 
-@app.command("verify", epilog="Example: osbctl ledger verify -A")
+@app.command("verify", cls=Command, epilog="Example: osbctl ledger verify")
 def verify(
-    pool: str = typer.Argument("", help="namespace/name; without it every pool"),
-    namespace: Namespace = "default",
-    everywhere: bool = typer.Option(False, "--all-namespaces", "-A", help="pools of all namespaces"),
+    pool: str = typer.Argument("", help="namespace/name; without it every pool of the installation"),
+    namespace: OnlyNamespace = "",
+    everywhere: bool = typer.Option(
+        False, "--all-namespaces", "-A", help="all namespaces, whatever OSB_NAMESPACES says"
+    ),
     settle: float = typer.Option(
         2.0, "--settle", callback=seconds, help="seconds until the second look; only what both see counts"
     ),
@@ -78,7 +83,9 @@ def verify(
     """Compare ledgers with the cluster: pods that exist, records of the sandboxes. Exit 1 when they differ."""
     out.checked_format(output)
     with reach(redis_url, kubeconfig) as one:
-        wanted = _pools(one, pool, namespace, everywhere)
+        one.paired()
+        spaces = _spaces(one, namespace, everywhere)
+        wanted = _named(one, pool, namespace) if pool else _pools(one, spaces)
         first = {member: _look(one, member) for member in wanted}
         if any(first.values()):
             time.sleep(settle)
@@ -91,30 +98,45 @@ def verify(
     elif rows:
         for member, difference in rows:
             out.say(f"{member}  {difference.pod or '-'}: {difference.text}\n    {difference.fix}")
-    else:
-        out.say(
-            f"{len(wanted)} ledgers agree with the cluster"
-            if len(wanted) != 1
-            else "the ledger agrees with the cluster"
-        )
+    elif wanted:
+        ledgers = "the ledger agrees" if len(wanted) == 1 else f"{len(wanted)} ledgers agree"
+        out.say(f"{ledgers} with the cluster{'' if pool else _limited(spaces)}")
+    if not wanted:
+        out.warn(f"nothing was checked: there is no pool{_limited(spaces) or ' in any namespace'}")
     if rows:
         quit_with(FAILED)
 
 
-def _pools(reach: Reach, pool: str, namespace: str, everywhere: bool) -> list[str]:
-    if pool:
-        key = key_of(POOL, pool, namespace)
-        reach.fetch(POOL, key.namespace, key.name)
-        return [key.member]
-    items, _ = reach.kube.all(POOL, None if everywhere else namespace)
+def _spaces(reach: Reach, namespace: str, everywhere: bool) -> tuple[str, ...]:
+    """The namespaces to look at; none = all, which is the rule: a check that leaves pools out proves nothing."""
+    if everywhere:
+        return ()
+    return (namespace,) if namespace else reach.settings.namespaces
+
+
+def _limited(spaces: tuple[str, ...]) -> str:
+    """In words, "" without a limit."""
+    return f" in namespace{'s' if len(spaces) > 1 else ''} {', '.join(spaces)}" if spaces else ""
+
+
+def _named(reach: Reach, pool: str, namespace: str) -> list[str]:
+    key = key_of(POOL, pool, namespace or "default")
+    reach.fetch(POOL, key.namespace, key.name)
+    return [key.member]
+
+
+def _pools(reach: Reach, spaces: tuple[str, ...]) -> list[str]:
+    items = [item for space in spaces or (None,) for item in reach.kube.all(POOL, space)[0]]
     return [f"{i['metadata']['namespace']}/{i['metadata']['name']}" for i in items]
 
 
 def _look(reach: Reach, member: str) -> list[Difference]:
     """Records first, then pods, then the ledger: a pod that was taken meanwhile is not a difference."""
     namespace, _, name = member.partition("/")
-    raw = reach.fetch(POOL, namespace, name)
-    uid = raw["metadata"]["uid"]
+    try:
+        uid = reach.kube.get(POOL, namespace, name)["metadata"]["uid"]
+    except NotFound:  # deleted since it was listed
+        return []
     boxes, _ = reach.kube.all("batchsandbox", namespace)
     live, _ = reach.kube.all("pod", namespace, labels=f"{names.LABEL_POOL_NAME}={name}")
     facts = [pods.pod_fact(one) for one in live]

@@ -9,7 +9,7 @@ from typing import Any
 from osb.api import batchsandbox, claims, names
 from osb.api import pool as pools
 from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT, Key
-from osb.cli.context import NoSuch, Reach, Wrong
+from osb.cli.context import Reach, Wrong, no_such
 from osb.decide import batch
 from osb.decide import pool as pool_decision
 from osb.decide import snapshot as snapshot_decision
@@ -45,21 +45,22 @@ class Look:
 
 
 def look(reach: Reach, key: Key) -> Look:
-    """Raises NoSuch when the object does not exist, Wrong for kinds that have no plan."""
+    """Raises NoSuch when the object does not exist, Wrong for kinds that have no plan, Foreign (`Reach.paired`)."""
+    if key.kind not in (POOL, BATCHSANDBOX, SNAPSHOT):
+        raise Wrong(f"{key.kind} keys have no plan; pool, sandbox and snapshot have")
+    reach.paired()
     if key.kind == POOL:
         return _pool(reach, key)
     if key.kind == BATCHSANDBOX:
         return _box(reach, key)
-    if key.kind == SNAPSHOT:
-        return _snapshot(reach, key)
-    raise Wrong(f"{key.kind} keys have no plan; pool, sandbox and snapshot have")
+    return _snapshot(reach, key)
 
 
 def _pool(reach: Reach, key: Key) -> Look:
     p = reach.look(key)
     now = load(p)
     if now.pool is None or now.raw is None:
-        raise NoSuch(f"there is no Pool {key.member}; `osbctl get pools -A` lists them")
+        raise no_such(POOL, key.member)
     if now.pool.deleting is not None:
         return Look(key=key, raw=now.raw, load=now, plan=Plan(reasons=("the Pool is being deleted",)))
     if not now.ready:
@@ -146,7 +147,7 @@ def _fetched(p: Pass, key: Key) -> Obj:
     try:
         return p.kube.get(key.kind, key.namespace, key.name)
     except NotFound as error:
-        raise NoSuch(f"there is no {key.kind} {key.member}; `osbctl get {key.kind} -A` lists them") from error
+        raise no_such(key.kind, key.member) from error
 
 
 def held_pods(p: Pass, raw: Obj) -> dict[int, str]:

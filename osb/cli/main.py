@@ -1,7 +1,7 @@
 """`osbctl`: one command for running the controller and for looking into it.
 
-Each subcommand is one file; each registers itself in `_app` with its help and an example. Failures become one line on
-stderr and an exit code (`osb.cli.context`).
+Each subcommand is one file; each is registered in `app` with its help and an example. Failures become one line on
+stderr and an exit code (`osb.cli.failures`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ from osb.cli import (
     up,
     watch,
 )
-from osb.cli.context import FAILED, MISSING, USAGE, NoSuch, Wrong
-from osb.errors import ConfigError, InvalidInput, NotFound, OsbError, StoreDown, Unavailable
+from osb.cli.command import Command
+from osb.cli.context import FAILED
+from osb.cli.failures import fault, misused, told
+from osb.errors import OsbError
 
-EPILOG = "Exit codes: 0 done, 1 failed or something was found, 2 wrong usage or setting, 3 no such object."
+EPILOG = (
+    "Exit codes: 0 done, 1 failed or something was found, 2 wrong usage or setting, 3 no such object, "
+    "70 a fault of osbctl itself."
+)
 
 
 def app() -> typer.Typer:
@@ -46,25 +51,25 @@ def app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )  # fmt: skip
     free = {"allow_extra_args": True, "ignore_unknown_options": True}
-    made.command("demo", epilog=demo.EXAMPLE)(demo.demo)
-    made.command("up", epilog=up.EXAMPLE, context_settings=free)(up.up)
-    made.command("watch", epilog=watch.EXAMPLE)(watch.watch)
-    made.command("get", epilog=get.EXAMPLE)(get.get)
-    made.command("explain", epilog=explain.EXAMPLE)(explain.explain)
-    made.command("plan", epilog=plan.EXAMPLE)(plan.plan)
-    made.command("reconcile", epilog=reconcile.EXAMPLE)(reconcile.reconcile)
-    made.command("queue", epilog=queue.EXAMPLE)(queue.queue)
+    made.command("demo", cls=Command, epilog=demo.EXAMPLE)(demo.demo)
+    made.command("up", cls=Command, epilog=up.EXAMPLE, context_settings=free)(up.up)
+    made.command("watch", cls=Command, epilog=watch.EXAMPLE)(watch.watch)
+    made.command("get", cls=Command, epilog=get.EXAMPLE)(get.get)
+    made.command("explain", cls=Command, epilog=explain.EXAMPLE)(explain.explain)
+    made.command("plan", cls=Command, epilog=plan.EXAMPLE)(plan.plan)
+    made.command("reconcile", cls=Command, epilog=reconcile.EXAMPLE)(reconcile.reconcile)
+    made.command("queue", cls=Command, epilog=queue.EXAMPLE)(queue.queue)
     made.add_typer(ledger.app, name="ledger")
-    made.command("release", epilog=release.EXAMPLE)(release.release)
-    made.command("journal", epilog=journal.EXAMPLE)(journal.journal)
-    made.command("hold", epilog=hold.EXAMPLE)(hold.hold)
-    made.command("unhold", epilog=hold.EXAMPLE_UNHOLD)(hold.unhold)
-    made.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
-    made.command("crds", epilog=crds.EXAMPLE)(crds.crds)
+    made.command("release", cls=Command, epilog=release.EXAMPLE)(release.release)
+    made.command("journal", cls=Command, epilog=journal.EXAMPLE)(journal.journal)
+    made.command("hold", cls=Command, epilog=hold.EXAMPLE)(hold.hold)
+    made.command("unhold", cls=Command, epilog=hold.EXAMPLE_UNHOLD)(hold.unhold)
+    made.command("doctor", cls=Command, epilog=doctor.EXAMPLE)(doctor.doctor)
+    made.command("crds", cls=Command, epilog=crds.EXAMPLE)(crds.crds)
     whole = {**free, "help_option_names": []}
-    made.command("bench", epilog=bench.EXAMPLE, context_settings=whole)(bench.bench)
-    made.command("executor", epilog=executor.EXAMPLE, context_settings=whole)(executor.executor)
-    made.command("completion", epilog=completion.EXAMPLE)(completion.completion)
+    made.command("bench", cls=Command, epilog=bench.EXAMPLE, context_settings=whole)(bench.bench)
+    made.command("executor", cls=Command, epilog=executor.EXAMPLE, context_settings=whole)(executor.executor)
+    made.command("completion", cls=Command, epilog=completion.EXAMPLE)(completion.completion)
     return made
 
 
@@ -74,9 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of one call; nothing but a bug leaves this function as an exception."""
+    """The exit code of one call; nothing leaves this function as an exception."""
     try:
-        app()(args=list(arguments) if arguments is not None else None, prog_name="osbctl")
+        code = app()(args=list(arguments) if arguments is not None else None, prog_name="osbctl", standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else FAILED
     except KeyboardInterrupt:
@@ -86,24 +92,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OsbError as error:
-        typer.echo(f"osbctl: {error}{remedy(error)}", err=True)
-        return exit_code(error)
-    return 0
-
-
-def remedy(error: OsbError) -> str:
-    """What to look at, for errors that cannot know it themselves."""
-    if isinstance(error, StoreDown):
-        return "; is Redis up, and is --redis-url (REDIS_URL) right?"
-    if isinstance(error, Unavailable):
-        return "; is the API server up, and is --kubeconfig (KUBECONFIG) right?"
-    return ""
-
-
-def exit_code(error: OsbError) -> int:
-    """What an error of ours means to a script."""
-    if isinstance(error, (NoSuch, NotFound)):
-        return MISSING
-    if isinstance(error, (Wrong, ConfigError, InvalidInput)):
-        return USAGE
-    return FAILED
+        return told(error)
+    except typer.TyperException as error:
+        return misused(error)
+    except Exception as error:  # noqa: BLE001 - told in one line, with the way to its stack
+        return fault(error)

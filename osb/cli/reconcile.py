@@ -29,6 +29,7 @@ def reconcile(
     """Reconcile one object now: skips back-off and quarantine, never runs beside another run of it."""
     key = key_of(kind, name, namespace)
     with reach(redis_url, kubeconfig) as one:
+        one.paired()
         one.fetch(OBJECTS[key.kind], key.namespace, key.name)
         task_id = one.store.queue.send_hand(key, reason)
         out.say(f"sent osb.reconcile.{key.kind} for {key.member} (task {task_id})")

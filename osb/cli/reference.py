@@ -6,7 +6,7 @@ from typing import Any
 
 import typer.main
 
-from osb.cli.context import FAILED, MISSING, USAGE
+from osb.cli.context import FAILED, FAULT, MISSING, USAGE
 
 HEAD = f"""# osbctl
 
@@ -18,10 +18,13 @@ Exit codes of every command:
 | {FAILED} | it failed, or something was found (`doctor`, `ledger verify`) |
 | {USAGE} | wrong usage, or a setting with a wrong value |
 | {MISSING} | the object does not exist |
+| {FAULT} | a fault of osbctl itself; `OSB_DEBUG=1` shows its stack |
 | 130 | stopped by Ctrl-C |
 
 Names are `namespace/name`, or a name in the namespace of `-n` (default `default`). Addresses come from REDIS_URL
-and KUBECONFIG, or `--redis-url` and `--kubeconfig`. Errors are one line on stderr that names the object and the remedy.
+and KUBECONFIG, or `--redis-url` and `--kubeconfig`. Errors, those of usage too, are one line on stderr that
+names the object and the remedy. An argument or option that is given but empty is refused. Commands that use both Redis
+and the cluster refuse a pair that does not belong together; `hold`, `unhold`, `release` go on when Redis is away.
 """
 
 

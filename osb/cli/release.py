@@ -26,6 +26,7 @@ def release(
     """Give pods back to their pool before the sandbox ends. The slots stay empty."""
     key = key_of(BATCHSANDBOX, sandbox, namespace)
     with reach(redis_url, kubeconfig) as one:
+        one.paired(without_redis=True)
         for attempt in range(TRIES):
             try:
                 _write(one, key.namespace, key.name, pods=pod, force=force)

@@ -12,6 +12,7 @@ from osb.api import names
 from osb.api.key import BATCHSANDBOX, SNAPSHOT
 from osb.cli import output as out
 from osb.cli.context import FAILED, Reach, quit_with
+from osb.cli.failures import remedy
 from osb.errors import ApiError, Conflict, NotFound
 
 KNOWN = {BATCHSANDBOX: names.BOX_CONDITIONS_REFERENCE, SNAPSHOT: names.SNAPSHOT_CONDITIONS_REFERENCE}
@@ -21,6 +22,7 @@ TRIES = 5
 
 def prepare(reach: Reach, *, force: bool) -> None:
     """Clean every object. Ends with exit code 1 while the controller still runs (it would write them again)."""
+    reach.paired(without_redis=force)
     if not force and reach.store.duty.watcher_age() < ALIVE_SECONDS:
         out.warn("a watcher is alive: stop watcher, workers and beat first (or --force), else they write it again")
         quit_with(FAILED)
@@ -59,7 +61,7 @@ def _clean(reach: Reach, kind: str, item: dict[str, Any], known: tuple[str, ...]
             if raw is None or not _added(raw, known):
                 return True
         except ApiError as error:
-            out.warn(f"{kind} {meta['namespace']}/{meta['name']}: {error}")
+            out.warn(f"{kind} {meta['namespace']}/{meta['name']}: {error}{remedy(error)}")
             return False
     out.warn(f"{kind} {meta['namespace']}/{meta['name']}: changes faster than it can be cleaned; stop what writes it")
     return False

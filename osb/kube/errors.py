@@ -7,6 +7,7 @@ made; not for a timeout, a reset or a 5xx.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from osb.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound, Refuse
 MESSAGE_LIMIT = 500  # characters of the server's own words: they may quote whole objects
 
 _BY_STATUS: dict[int, type[ApiError]] = {404: NotFound, 408: Unavailable, 410: Gone, 429: Throttled}
+
+# How urllib3 names a connection or a pool in front of its message: the name of a class, ours too.
+_CONNECTION = re.compile(r"\b\w+\(host='([^']*)', port='?(\w+)'?\): ")
 
 # The request never left: no TCP connection, no TLS session.
 _NEVER_SENT = (http.NewConnectionError, http.ConnectTimeoutError, http.NameResolutionError, http.ProxyError)
@@ -40,7 +44,7 @@ def of_status(what: str, answer: Mapping[str, Any], *, code: int = 0, retry_afte
         retry_after = _seconds(details.get("retryAfterSeconds"))
     kind = _kind(code, reason)
     text = f"{what}: {code or 'no status'} {reason}".rstrip()
-    if words:
+    if words and words != reason:
         text += f": {capped(words)}"
     return kind(text, status=code, reason=reason, retry_after=retry_after)
 
@@ -48,9 +52,19 @@ def of_status(what: str, answer: Mapping[str, Any], *, code: int = 0, retry_afte
 def of_failure(what: str, cause: BaseException) -> Unavailable:
     """The error for a call without an answer. Definite only when the request certainly never left."""
     inner = cause.reason if isinstance(cause, http.MaxRetryError) and cause.reason else cause
-    error = Unavailable(f"{what}: no answer: {type(inner).__name__}: {capped(str(inner), 200)}")
+    error = Unavailable(f"{what}: no answer: {type(inner).__name__}: {capped(_said(inner), 200)}")
     error.definite = isinstance(inner, _NEVER_SENT)
     return error
+
+
+def _said(cause: BaseException) -> str:
+    """Its message without the names of objects inside the library."""
+    text = str(cause)
+    if isinstance(cause, http.ConnectTimeoutError) and cause.args:
+        text = str(cause.args[-1])  # (connection, message)
+    elif isinstance(cause, http.ProxyError):
+        text = f"{cause.args[0]}: {cause.original_error}"
+    return _CONNECTION.sub(r"\1:\2: ", text)
 
 
 def capped(text: str, limit: int = MESSAGE_LIMIT) -> str:

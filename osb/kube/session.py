@@ -164,6 +164,7 @@ def load(settings: Settings, *, pool: int) -> Session:
     except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, LookupError, YAMLError) as error:
         # The client takes the file's structure on trust: what is not a kubeconfig fails in any of these ways.
         source = settings.kubeconfig or ("in-cluster" if os.environ.get(IN_CLUSTER) else DEFAULT_KUBECONFIG)
-        words = " ".join(str(error).split())[:200]
+        told = isinstance(error, (config.ConfigException, OSError, ValueError, YAMLError))
+        words = " ".join(str(error).split())[:200] if told else "it has not the structure of a kubeconfig"
         raise ConfigError(f"kubeconfig {source} cannot be used: {words}; set --kubeconfig (KUBECONFIG)") from error
     return Session(configuration, pool=pool)

@@ -47,7 +47,7 @@ class Writes:
             path=row.path(namespace),
             verb="create",
             kind=kind,
-            what=f"create {kind} {described(namespace, name)}",
+            what=f"create {kind} {described(namespace, name)}" if name else f"create {kind}",
             body=orjson.dumps({"apiVersion": row.api_version, "kind": row.kind, **body}),
             timeout=timeout,
         )
@@ -154,7 +154,7 @@ def _require_version(body: Mapping[str, Any]) -> None:
 
 def _name_of(body: Body) -> str:
     meta = body.get("metadata", {}) if isinstance(body, Mapping) else {}
-    return str(meta.get("name") or meta.get("generateName") or "?")
+    return str(meta.get("name") or meta.get("generateName") or "")
 
 
 __all__ = ["Body", "Content", "Writes"]

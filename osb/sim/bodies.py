@@ -1,4 +1,4 @@
-"""What a request carries: JSON or YAML objects, patches, delete options. Raises 400 and 415 for nonsense."""
+"""What a request carries: JSON, YAML or protobuf objects, patches, delete options. Raises 400, 415 for nonsense."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import orjson
 import yaml
 from aiohttp import web
 
-from osb.sim import patches, refusals
+from osb.sim import patches, protobuf, refusals
 from osb.sim.kinds import Resource
 from osb.sim.strategic import strategic
 from osb.sim.writes import DeleteOptions
 
 Obj = dict[str, Any]
 
-_ACCEPTED = "application/json, application/yaml"
+_ACCEPTED = f"application/json, application/yaml, {protobuf.CONTENT}"
 _PATCHES = ", ".join((patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY))
 
 
@@ -25,12 +25,14 @@ def dry_run(request: web.BaseRequest) -> bool:
 
 
 async def body_of(request: web.BaseRequest) -> Obj:
-    """The decoded JSON or YAML object of a request."""
+    """The decoded object of a request."""
     content, raw = request.content_type, await request.read()
     if content in ("application/json", "application/octet-stream", ""):
         decoded = decode(raw)
     elif content in ("application/yaml", "application/x-yaml", "text/yaml"):
         decoded = yaml.safe_load(raw)
+    elif content == protobuf.CONTENT:
+        return protobuf.decode(raw)
     else:
         raise refusals.unsupported_media(content, _ACCEPTED)
     if not isinstance(decoded, dict):
@@ -48,9 +50,7 @@ def decode(raw: bytes) -> Any:
 async def delete_options(request: web.BaseRequest) -> DeleteOptions:
     """From the body (DeleteOptions), else from the query."""
     raw, query = await request.read(), request.query
-    body = decode(raw) if raw.strip() else {}
-    if not isinstance(body, dict):
-        raise refusals.bad_request("DeleteOptions must be an object")
+    body = await body_of(request) if raw.strip() else {}
     grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
     conditions = body.get("preconditions") or {}
     orphan = body.get("orphanDependents", query.get("orphanDependents"))

@@ -22,6 +22,14 @@ VERSION: Obj = {
     "buildDate": "2021-01-13T00:00:00Z", "goVersion": "none", "compiler": "none", "platform": "linux/amd64",
 }  # fmt: skip
 
+# Subresources that take objects of other kinds: kubectl drain evicts only where it finds `Eviction` with its group.
+_OTHER_KINDS: dict[str, Obj] = {
+    "eviction": {"kind": "Eviction", "group": "policy", "version": "v1beta1"},
+    "token": {"kind": "TokenRequest", "group": "authentication.k8s.io", "version": "v1"},
+    "binding": {"kind": "Binding"},
+    "exec": {"kind": "PodExecOptions"},
+}
+
 _REVIEWS = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": "SelfSubjectAccessReview",
     "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": "SelfSubjectRulesReview",
@@ -125,7 +133,7 @@ def _sub_entry(res: Resource, sub: str) -> Obj:
     }
     return {
         "name": f"{res.plural}/{sub}", "singularName": "", "namespaced": res.namespaced, "kind": res.kind,
-        "verbs": verbs.get(sub, ["create"]),
+        "verbs": verbs.get(sub, ["create"]), **_OTHER_KINDS.get(sub, {}),
     }  # fmt: skip
 
 

@@ -90,8 +90,13 @@ def not_allowed() -> Refusal:
 
 def unsupported_media(content: str, accepted: str) -> Refusal:
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-    if "protobuf" in content:
-        message += " (the simulated cluster reads no protobuf: kubectl apply -f and create -f send JSON)"
+    return Refusal(415, "UnsupportedMediaType", f"{message}, not {content}", details={})
+
+
+def unsupported_protobuf(kind: str) -> Refusal:
+    """415: a built-in kind that we read as JSON only."""
+    what = kind or "an object without a kind"
+    message = f"the simulated cluster reads {what} only as JSON, which kubectl apply -f and create -f send"
     return Refusal(415, "UnsupportedMediaType", message, details={})
 
 

@@ -27,7 +27,7 @@ def prepare_create(res: Resource, obj: Obj) -> list[Cause]:
         return conform(res.schema, obj)
     if res.counts_generation:
         obj["metadata"]["generation"] = 1
-    prepare = {"Pod": _new_pod, "Namespace": _new_namespace, "Job": _new_job}.get(res.kind)
+    prepare = {"Pod": _new_pod, "Namespace": _new_namespace, "Job": _new_job, "Secret": _new_secret}.get(res.kind)
     return prepare(obj) if prepare else []
 
 
@@ -100,6 +100,11 @@ def _part(holder: Obj, key: str) -> Obj:
         holder[key] = {}
     part: Obj = holder[key]
     return part
+
+
+def _new_secret(obj: Obj) -> list[Cause]:
+    obj.setdefault("type", "Opaque")
+    return []
 
 
 def _new_namespace(obj: Obj) -> list[Cause]:

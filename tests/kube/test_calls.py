@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+import urllib3
 
 from osb.config import Settings
 from osb.errors import (
@@ -19,8 +20,10 @@ from osb.errors import (
     Throttled,
     Unavailable,
 )
+from osb.kube import errors
 from osb.kube.budget import Budget
 from osb.kube.client import connect
+from osb.kube.session import _Accepted
 from osb.obs import metrics
 from osb.obs.deadline import Deadline
 from tests.doubles.http_fault import FaultServer, drop, json, raw, silent, status
@@ -278,3 +281,29 @@ def test_callers_that_give_up_leave_no_debt_in_the_budget():
     assert budget.take() == 0.0
     assert budget.take() == pytest.approx(0.1)
     assert budget.take() == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        ("NewConnectionError", "NewConnectionError: 10.0.0.9:443: refused"),
+        ("ConnectTimeoutError", "ConnectTimeoutError: timed out"),
+        ("ProxyError", "ProxyError: no way: 10.0.0.9:443: refused"),
+    ],
+)
+def test_a_lost_connection_is_told_by_its_address_and_not_by_our_classes(cause, said):
+    connection = _Accepted("10.0.0.9", port=443)
+    refused = urllib3.exceptions.NewConnectionError(connection, "refused")
+    made = {
+        "NewConnectionError": refused,
+        "ConnectTimeoutError": urllib3.exceptions.ConnectTimeoutError(connection, "timed out"),
+        "ProxyError": urllib3.exceptions.ProxyError("no way", refused),
+    }[cause]
+    assert str(errors.of_failure("get x", made)) == f"get x: no answer: {said}"
+
+
+def test_a_message_has_no_place_for_a_name_that_there_is_not_and_says_nothing_twice(serving):
+    _, kube = serving([status(401, "Unauthorized", "Unauthorized")] * 2)
+    with pytest.raises(Refused) as caught:
+        kube.create("selfsubjectaccessreview", None, {"metadata": {}, "spec": {}})
+    assert str(caught.value) == "create selfsubjectaccessreview: 401 Unauthorized"

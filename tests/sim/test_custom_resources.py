@@ -147,3 +147,13 @@ def test_a_changed_schema_counts_at_once(sim_api: Api) -> None:
     spec["color"]["enum"].append("green")
     sim_api.call("PATCH", f"{CRDS}/widgets.sim.test.example", {"spec": crd["spec"]}, content=MERGE).ok()
     sim_api.call("PATCH", sim_api.widgets("w"), {"spec": {"color": "green"}}, content=MERGE).ok()
+
+
+@pytest.mark.parametrize(("size", "status"), [(2**31, 201), (2**63 - 1, 201), (2**63, 422), (1.0, 201), (1.5, 422)])
+def test_a_whole_number_has_64_bits_whatever_narrower_format_the_schema_names(
+    api: Api, size: float, status: int
+) -> None:
+    answer = api.call("POST", api.widgets(), widget("w", size=size))
+    assert answer.status == status, answer.body
+    if status == 422:
+        assert 'spec.size in body must be of type integer: "number"' in answer.body["message"]

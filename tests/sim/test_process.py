@@ -128,3 +128,38 @@ if KUBECTLS:  # without a kubectl there is nothing to test here
         assert "log of p" in kubectl("logs", "p")
         assert "sim-node" in kubectl("describe", "pod", "p")
         assert "deleted" in kubectl("delete", "pod", "p", "--timeout=10s")
+
+    def test_kubectl_creates_built_in_kinds_with_its_own_commands(kubectl: Run) -> None:
+        kubectl("create", "ns", "rooms")
+        kubectl("create", "configmap", "m", "-n", "rooms", "--from-literal=a=b", "--from-literal=empty=")
+        assert json.loads(kubectl("get", "cm", "m", "-n", "rooms", "-o", "json"))["data"] == {"a": "b", "empty": ""}
+        kubectl("create", "secret", "generic", "s", "--from-literal=a=b")
+        assert kubectl("get", "secret", "s", "-o", "jsonpath={.data.a} {.type}") == "Yg== Opaque"
+        kubectl("create", "sa", "runner")
+        kubectl("create", "role", "reads", "--verb=get", "--resource=pods")
+        kubectl("create", "rolebinding", "reads", "--role=reads", "--serviceaccount=default:runner")
+        bound = json.loads(kubectl("get", "rolebinding", "reads", "-o", "json"))
+        assert bound["subjects"] == [{"kind": "ServiceAccount", "name": "runner", "namespace": "default"}]
+        assert bound["roleRef"]["name"] == "reads"
+
+    def test_kubectl_asks_what_it_may_do(kubectl: Run, sim: SimCluster) -> None:
+        assert kubectl("auth", "can-i", "create", "pods").strip() == "yes"
+        sim.add_fault(deny=True, verbs=["create"], path="/pods")
+        with pytest.raises(AssertionError):
+            kubectl("auth", "can-i", "create", "pods")
+
+    def test_kubectl_drains_a_node_by_eviction(kubectl: Run, sim_api: Api) -> None:
+        # Given a pod on a node
+        kubectl("run", "p", "--image=registry/x:1")
+        kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=10s")
+        said = kubectl("drain", "sim-node", "--ignore-daemonsets", "--force", "--delete-emptydir-data")
+        # Then it is evicted, and the node takes no other
+        assert "pod/p evicted" in said
+        assert sim_api.call("GET", sim_api.pods("p")).status == 404
+        assert "SchedulingDisabled" in kubectl("get", "nodes")
+        kubectl("run", "q", "--image=registry/x:1")
+        assert kubectl("get", "pod", "q", "-o", "jsonpath={.spec.nodeName}") == ""
+        kubectl("uncordon", "sim-node")
+        kubectl("wait", "--for=condition=Ready", "pod/q", "--timeout=10s")
+        kubectl("drain", "sim-node", "--force", "--disable-eviction")
+        assert sim_api.call("GET", sim_api.pods("q")).status == 404

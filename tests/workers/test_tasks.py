@@ -53,6 +53,17 @@ def test_nonsense_is_rejected_with_words_and_touches_nothing(
     assert said.startswith("rejected: ") and f"{task.name}(namespace, name" in said
 
 
+@pytest.mark.parametrize(("args", "kwargs", "why"), [
+    (("a", "b", "c", "d"), {}, "4 arguments are too many"), (("a", "b"), {"nam": "x"}, "nam is no argument"),
+    (("a",), {"namespace": "b"}, "an argument is given twice"),
+])  # fmt: skip
+def test_arguments_that_do_not_fit_are_rejected_in_words_of_the_caller(
+    args: tuple[str, ...], kwargs: dict[str, str], why: str
+) -> None:
+    said = str(tasks.reconcile_pool.apply(args=args, kwargs=kwargs).get())
+    assert said.startswith(f"rejected: {why}; call osb.reconcile.pool(namespace, name")
+
+
 def test_a_task_sent_by_hand_runs_a_key_that_nobody_asked_for(world: World) -> None:
     assert run(tasks.reconcile_batchsandbox, "default", "nobody", "just looking") == "no such sandbox"
 
