@@ -92,8 +92,7 @@ def _pools(p: Pass) -> list[PoolSpec]:
 def _promised(p: Pass, pool: PoolSpec) -> int:
     """Pods that are spoken for and that the pool's status does not show as allocated."""
     counts = p.store.ledger(pool.namespace, pool.name).counts()
-    shown = pool.status.get("allocated")
-    unseen = counts.get(HELD, 0) + counts.get(RESV, 0) - (shown if isinstance(shown, int) else 0)
+    unseen = counts.get(HELD, 0) + counts.get(RESV, 0) - pool.counted("allocated")
     reading = p.store.mirror.load("batchsandbox", "wait", pool.member, limit=LINE_HEAD)
     boxes = [batchsandbox.parse(orjson.loads(e.doc)) for e in reading.entries.values() if e is not None]
     return max(0, unseen) + sum(box.replicas - len(claims.claims(box)) for box in boxes)

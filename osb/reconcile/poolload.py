@@ -38,8 +38,8 @@ class Load:
 
     def stock(self) -> Stock:
         assert self.pool is not None
-        failing = next((c for c in self.pool.status.get("conditions") or ()
-                        if c.get("type") == names.CREATE_FAILING and c.get("status") == "True"), None)  # fmt: skip
+        failing = next((c for c in self.pool.conditions
+                        if c["type"] == names.CREATE_FAILING and c.get("status") == "True"), None)  # fmt: skip
         return Stock(
             pool=self.pool, revision=revision_of(self.pool), waiters=self.waiters, available=self.available,
             counts=self.counts, line=self.line, create_failing=str(failing.get("message")) if failing else "",
