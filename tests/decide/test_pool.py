@@ -203,7 +203,7 @@ def test_without_a_template_nothing_is_created_nothing_rolled_and_existing_pods_
     ids=["no template", "no object in the template", "no object"],
 )
 def test_a_pool_that_is_not_ready_for_its_spec_names_the_field(spec: dict[str, Any], told: str) -> None:
-    made = plan(view(pool("0/5 0/10", **spec)))
+    made = plan(view(pool("0/5 0/10", **spec), []))
     ready = condition(made, names.READY)
     assert ready is not None and (ready["status"], ready["reason"], ready["message"]) == ("False", "SpecInvalid", told)
 
