@@ -18,7 +18,7 @@ import orjson
 
 from osb.api import key as keys
 from osb.api import names
-from osb.api.batchsandbox import most_replicas
+from osb.api.batchsandbox import MAX_TIMEOUT, most_replicas
 from osb.api.key import Key
 from osb.decide import route_pods
 from osb.decide.route_pods import FULL_PASS_DELAY, Adds
@@ -323,7 +323,7 @@ def _due_times(key: Key, old: Obj | None, new: Obj, adds: Adds) -> None:
         if at_ms is not None:
             adds.at(key, at_ms, "expires")
     patience = spec.get("allocationTimeoutSeconds")
-    if isinstance(patience, int) and before.get("allocationTimeoutSeconds") != patience:
+    if isinstance(patience, int) and 0 < patience <= MAX_TIMEOUT and before.get("allocationTimeoutSeconds") != patience:
         since = route_pods.epoch_ms(new["metadata"].get("creationTimestamp"))
         if since is not None:
             adds.at(key, since + patience * 1000 + 1000, "its wait for pods may be over")

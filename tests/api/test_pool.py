@@ -210,6 +210,8 @@ def test_an_empty_restart_config_is_the_default(config: Any) -> None:
         {"retryInterval": "0s"},
         {"retryInterval": "soon"},
         {"retryInterval": 30},
+        {"retryInterval": "8761h"},
+        {"retryInterval": "9" * 400 + "h"},
         {"blacklist": "main"},
         {"blacklist": [1]},
         {"blacklist": ["main"]},
