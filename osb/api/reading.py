@@ -13,6 +13,7 @@ from osb.api.problem import Level, Problem
 from osb.errors import InvalidInput
 
 D = TypeVar("D")
+DEEPEST = 100  # more than 254 levels could not be written back
 
 
 class Reader:
@@ -82,10 +83,18 @@ class Reader:
     def mapping(self, data: Mapping[str, Any], member: str, *, at: str) -> dict[str, Any] | None:
         """An object, None when absent, null or something else."""
         value = data.get(member)
-        if value is None or isinstance(value, dict):
+        if value is None or (isinstance(value, dict) and not self._too_deep(value, f"{at}.{member}")):
             return cast("dict[str, Any] | None", value)
+        if isinstance(value, dict):
+            return None
         self.report(f"{at}.{member}", f"must be an object, not {shown(value)}", reason="InvalidType")
         return None
+
+    def _too_deep(self, value: Any, field: str) -> bool:
+        if not _deeper(value, DEEPEST):
+            return False
+        self.report(field, f"is nested deeper than {DEEPEST} levels", reason="TooDeep")
+        return True
 
     def items(self, data: Mapping[str, Any], member: str, *, at: str) -> tuple[Any, ...]:
         """A list, empty when absent, null or something else."""
@@ -93,9 +102,20 @@ class Reader:
         if value is None:
             return ()
         if isinstance(value, list):
-            return tuple(value)
+            return () if self._too_deep(value, f"{at}.{member}") else tuple(value)
         self.report(f"{at}.{member}", f"must be a list, not {shown(value)}", reason="InvalidType")
         return ()
+
+
+def _deeper(value: Any, limit: int) -> bool:
+    """Whether objects and lists stand in each other more than `limit` deep."""
+    level = [value]
+    for _ in range(limit):
+        inner = (item for one in level for item in (one.values() if isinstance(one, dict) else one))
+        level = [item for item in inner if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def shown(value: object) -> str:

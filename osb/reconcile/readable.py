@@ -24,11 +24,8 @@ _WHOLE = "object"  # field of the error that says so
 
 def every_pool(raws: Iterable[Obj]) -> Iterator[PoolSpec]:
     """Those that can be read."""
-    for raw in raws:
-        try:
-            yield pools.parse(raw)
-        except Exception as error:  # noqa: BLE001  the fence: whatever it is, the others are served
-            unread.tell("pool", raw, error)
+    found = (unread.tried(*unread.state("pool", raw), pools.parse, raw) for raw in raws)
+    return (spec for spec in found if spec is not None)
 
 
 def box(raw: Obj) -> BoxSpec:
@@ -36,7 +33,7 @@ def box(raw: Obj) -> BoxSpec:
     try:
         return batchsandbox.parse(raw)
     except Exception as error:  # noqa: BLE001  the fence: whatever it is, the others are served
-        unread.tell("batchsandbox", raw, error)
+        unread.tell(*unread.state("batchsandbox", raw), error)
         return _quarantined(raw, error)
 
 

@@ -88,6 +88,9 @@ class _Item:
     last: Fact | None = None  # of a deleted object: its last state, in case the mirror never had it
     known: _Known = _Known(None, Context())
 
+    def state(self, kind: str) -> tuple[str, str]:
+        return f"{kind}/{self.name}", self.version
+
     @property
     def old(self) -> bool:
         """The mirror has this version, or a newer one."""
@@ -232,7 +235,11 @@ class Forwarder:
 
         Returns those that can be read.
         """
-        asked = [(item, made) for item in items if (made := _fenced(kind, item.new, _question, kind, item)) is not None]
+        asked = [
+            (item, made)
+            for item in items
+            if (made := unread.tried(*item.state(kind), _question, kind, item)) is not None
+        ]
         args: list[Any] = [_NEEDS.get(kind, "none"), keys.index_prefix("batchsandbox"), keys.LEDGER]
         args += [msgspec.msgpack.encode(question) for _, question in asked]
         if not asked:
@@ -244,15 +251,18 @@ class Forwarder:
             entry = latest.get(item.name) or entry_of(raw)
             item.known = _Known(entry, _context(kind, extra))
             if chained and not item.old:
-                made = item.entry = item.entry or _fenced(kind, item.new, self._entry, kind, cast(Object, item.new))
-                if made is None:
+                made = item.entry = item.entry or unread.tried(
+                    *item.state(kind), self._entry, kind, cast(Object, item.new)
+                )
+                if made is None:  # it is read live by its own pass, which says what is wrong with it
+                    self._store.queue.add(_own_key(kind, item, "it cannot be mirrored"))
                     continue
                 latest[item.name] = MirrorEntry(item.version, made.uid, made.doc)
             found.append(item)
         return found
 
     def _items(self, kind: str, objs: Iterable[Object]) -> list[_Item]:
-        made = (_fenced(kind, obj, self._item, kind, obj) for obj in objs)
+        made = (unread.tried(*unread.state(kind, obj), self._item, kind, obj) for obj in objs)
         return [item for item in made if item is not None]
 
     def _item(self, kind: str, obj: Object) -> _Item:
@@ -281,30 +291,17 @@ class Forwarder:
 
     def _routed(self, kind: str, item: _Item, old: Fact | None) -> tuple[Add, ...]:
         """The keys of the table; of a change that it cannot judge the object's own key."""
-        adds = _fenced(kind, item.new or old, self._route, kind, old, item.new, item.known.context)
-        if adds is None and kind in _RECONCILED:
-            return (Add(key=of_member(_RECONCILED[kind], item.name), reason="its change cannot be judged"),)
-        return adds or ()
+        adds = unread.tried(*item.state(kind), self._route, kind, old, item.new, item.known.context)
+        return _own_key(kind, item, "its change cannot be judged") if adds is None else adds
+
+
+def _own_key(kind: str, item: _Item, reason: str) -> tuple[Add, ...]:
+    return (Add(key=of_member(_RECONCILED[kind], item.name), reason=reason),) if kind in _RECONCILED else ()
 
 
 def _name(obj: Object) -> str:
     meta = obj["metadata"]
     return f"{meta.get('namespace') or ''}/{meta['name']}"
-
-
-def _fenced(kind: str, obj: Fact | None, work: Callable[..., R], *args: Any) -> R | None:
-    """What `work` gives; None when it fails, which is told of `obj`."""
-    try:
-        return work(*args)
-    except Exception as error:  # noqa: BLE001  the fence: whatever it is, the other objects go on
-        meta = obj["metadata"] if isinstance(obj, Mapping) else _meta_of(obj)
-        unread.tell(kind, {"metadata": meta}, error)
-        return None
-
-
-def _meta_of(fact: PodFact | None) -> Object:
-    assert fact is not None
-    return {"namespace": fact.namespace, "name": fact.name, "uid": fact.uid, "resourceVersion": fact.version}
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,7 @@ def test_no_json_in_a_snapshot_makes_anything_raise(sound: Obj) -> None:
             check_snapshot(sound, path, value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), value=samples.JSON)
 def test_no_json_whatever_makes_anything_raise(data: st.DataObject, value: Any) -> None:
     check_pool(POOL, data.draw(st.sampled_from(below(POOL, "spec"))), value)

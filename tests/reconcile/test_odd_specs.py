@@ -84,6 +84,21 @@ def test_a_sandbox_with_a_wrong_type_in_its_template_fails_in_words(passes: Pass
     assert not passes.there("batchsandbox", "b")
 
 
+def test_what_is_nested_too_deep_is_told(passes: Passes) -> None:
+    deep: Any = 1
+    for _ in range(120):
+        deep = {"a": deep}
+    bad = {**template([{"name": "main", "image": "img"}]), "more": deep}
+    passes.pool("deep", 1, 1, 0, 9, template=bad)
+    passes.own(template=bad)
+    passes.pool_pass("deep")
+    passes.box_pass()
+    for kind, name in (("pool", "deep"), ("batchsandbox", "b")):
+        told = passes.condition(kind, name, names.SPEC_INVALID)
+        assert told is not None and told["message"].startswith("spec.template: is nested deeper than 100 levels")
+    assert passes.pods() == []
+
+
 # -- what has no effect --------------------------------------------------------------------------------------
 
 

@@ -345,6 +345,7 @@ def test_an_object_that_cannot_be_read_is_left_out_and_the_batch_goes_on(store: 
     summary = forward.put("batchsandbox", [box("odd"), box("s1")])
     assert summary.applied == 1 and store.mirror.names("batchsandbox") == ["ns/s1"]
     assert dirty(store) == {POOL}
+    assert dirty(store, "batchsandbox") == {Key("batchsandbox", "ns", "odd")}, "its own pass says what is wrong"
     assert forward.relist("batchsandbox", [Page([box("odd", 7), box("s1", 8)], "9")]) == "9"
     assert store.mirror.names("batchsandbox") == ["ns/s1"]
 
