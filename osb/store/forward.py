@@ -233,13 +233,11 @@ class Forwarder:
     def _look(self, kind: str, items: list[_Item], *, chained: bool) -> list[_Item]:
         """Fill in what is known before; the second object of one name in a batch follows the first.
 
-        Returns those that can be read.
+        Returns those that can be read. The others are read live by their own passes, which say what is wrong.
         """
-        asked = [
-            (item, made)
-            for item in items
-            if (made := unread.tried(*item.state(kind), _question, kind, item)) is not None
-        ]
+        questions = [(item, unread.tried(*item.state(kind), _question, kind, item)) for item in items]
+        asked = [(item, question) for item, question in questions if question is not None]
+        self._store.queue.add(add for item, question in questions if question is None for add in _own_key(kind, item))
         args: list[Any] = [_NEEDS.get(kind, "none"), keys.index_prefix("batchsandbox"), keys.LEDGER]
         args += [msgspec.msgpack.encode(question) for _, question in asked]
         if not asked:
@@ -254,8 +252,8 @@ class Forwarder:
                 made = item.entry = item.entry or unread.tried(
                     *item.state(kind), self._entry, kind, cast(Object, item.new)
                 )
-                if made is None:  # it is read live by its own pass, which says what is wrong with it
-                    self._store.queue.add(_own_key(kind, item, "it cannot be mirrored"))
+                if made is None:
+                    self._store.queue.add(_own_key(kind, item))
                     continue
                 latest[item.name] = MirrorEntry(item.version, made.uid, made.doc)
             found.append(item)
@@ -295,7 +293,7 @@ class Forwarder:
         return _own_key(kind, item, "its change cannot be judged") if adds is None else adds
 
 
-def _own_key(kind: str, item: _Item, reason: str) -> tuple[Add, ...]:
+def _own_key(kind: str, item: _Item, reason: str = "it cannot be mirrored") -> tuple[Add, ...]:
     return (Add(key=of_member(_RECONCILED[kind], item.name), reason=reason),) if kind in _RECONCILED else ()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from osb.api import names
+from osb.api import batchsandbox, names
 from osb.api.key import Key
 from osb.decide.route import Context, route
 from osb.errors import Gone
@@ -354,3 +354,12 @@ def test_a_change_that_cannot_be_judged_wakes_its_own_object(store: Store) -> No
     forward = Forwarder(store, route=refusing("s1")(route))
     assert forward.put("batchsandbox", [box("s1"), box("s2")]).applied == 2
     assert dirty(store, "batchsandbox") == {BOX} and dirty(store) == {POOL}
+
+
+def test_a_sandbox_that_cannot_be_parsed_wakes_itself_and_stops_no_batch(
+    store: Store, forward: Forwarder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = batchsandbox.parse
+    monkeypatch.setattr(batchsandbox, "parse", lambda obj: parse(obj) if obj["metadata"]["name"] != "odd" else 1 // 0)
+    assert forward.put("batchsandbox", [box("odd"), box("s1")]).applied == 1
+    assert dirty(store, "batchsandbox") == {Key("batchsandbox", "ns", "odd")} and dirty(store) == {POOL}
