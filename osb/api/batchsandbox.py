@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from osb.api import key, names, record, times
-from osb.api.reading import Reader, part, text, texts
+from osb.api import key, names, podtemplate, record, times
+from osb.api.reading import Reader, part, shown, text, texts
 from osb.api.record import Record, Release
 from osb.api.spec import Spec
 from osb.errors import InvalidInput, RecordUnreadable
@@ -28,8 +28,8 @@ class BoxSpec(Spec):
 
     replicas: int = 1
     pool_ref: str = ""
-    has_template: bool = False
-    template: dict[str, Any] | None = None
+    template: dict[str, Any] | None = None  # None too when what is written cannot be used
+    written: Any = None  # spec.template as it stands, whatever it is
     shard_patches: tuple[Any, ...] = ()
     expire: datetime | None = None
     task_template: dict[str, Any] | None = None
@@ -51,6 +51,11 @@ class BoxSpec(Spec):
     phase: str = ""
 
     @property
+    def has_template(self) -> bool:
+        """Something is written there, usable or not."""
+        return self.written is not None
+
+    @property
     def barred(self) -> str:
         """Why the spec cannot be served as it stands, "" when it can: nothing is granted or made meanwhile."""
         return next((p.reason for p in self.problems if p.reason in BARRING), "")
@@ -63,21 +68,16 @@ class BoxSpec(Spec):
     @property
     def observed(self) -> int:
         """The generation that the stored status was computed from."""
-        value = self.status.get("observedGeneration")
-        return value if isinstance(value, int) else 0
+        return self.counted("observedGeneration")
 
     @property
     def pause_observed(self) -> int:
         """The newest generation that pause and resume have acknowledged."""
-        value = self.status.get("pauseObservedGeneration")
-        return value if isinstance(value, int) else 0
+        return self.counted("pauseObservedGeneration")
 
     def condition(self, kind: str) -> Mapping[str, Any] | None:
         """The stored condition of that type when it is True, else None."""
-        for item in self.status.get("conditions") or ():
-            if isinstance(item, dict) and item.get("type") == kind and item.get("status") == "True":
-                return item
-        return None
+        return next((c for c in self.conditions if c["type"] == kind and c.get("status") == "True"), None)
 
 
 def parse(obj: Mapping[str, Any]) -> BoxSpec:
@@ -85,10 +85,12 @@ def parse(obj: Mapping[str, Any]) -> BoxSpec:
     read = Reader()
     meta, spec, status = part(obj, "metadata"), part(obj, "spec"), part(obj, "status")
     annotations = texts(meta.get("annotations"))
-    template = read.mapping(spec, "template", at="spec")
+    template = podtemplate.parse(read, spec)
     task_template = read.mapping(spec, "taskTemplate", at="spec")
     found, release, released, record_error = _record(annotations)
-    _check_source(read, text(spec, "poolRef"), has_template=template is not None, record=found)
+    pool_ref = _pool_ref(read, spec)
+    if template is None and not pool_ref and not (found is not None and found.detaching):
+        _no_source(read, spec)
     return BoxSpec(
         namespace=text(meta, "namespace"),
         name=text(meta, "name"),
@@ -100,16 +102,16 @@ def parse(obj: Mapping[str, Any]) -> BoxSpec:
         labels=texts(meta.get("labels")),
         annotations=annotations,
         finalizers=tuple(item for item in meta.get("finalizers") or () if isinstance(item, str)),
-        replicas=_replicas(read, spec, found),
-        pool_ref=_pool_ref(read, spec),
-        has_template=template is not None,
+        replicas=_replicas(read, spec, found, pool_ref),
+        pool_ref=pool_ref,
         template=template,
+        written=spec.get("template"),
         shard_patches=read.items(spec, "shardPatches", at="spec"),
         expire=_expire(read, spec),
         task_template=task_template,
         shard_task_patches=read.items(spec, "shardTaskPatches", at="spec"),
         release_when_completed=_released_when_completed(read, spec),
-        pause=spec.get("pause") if isinstance(spec.get("pause"), bool) else None,
+        pause=read.flag(spec, "pause", at="spec"),
         lost_policy=_lost_policy(read, spec),
         allocation_policy=_allocation_policy(read, spec),
         allocation_timeout=read.number(
@@ -143,14 +145,11 @@ def _record(
         return None, Release(), (), error
 
 
-def _check_source(read: Reader, pool_ref: str, *, has_template: bool, record: Record | None) -> None:
+def _no_source(read: Reader, spec: Mapping[str, Any]) -> None:
     """Pods come from a pool or a template. Both is allowed: with a pool, the template is only a hint."""
-    if pool_ref == "" and not has_template and not (record is not None and record.detaching):
-        read.report(
-            "spec.template",
-            "neither poolRef nor template is set, so no pod can be made; set one of them",
-            reason="NoPodSource",
-        )
+    what = "neither poolRef nor template is set" if spec.get("template") is None else "it cannot be used"
+    remedy = "set one of them" if spec.get("template") is None else "correct it, or set poolRef"
+    read.report("spec.template", f"{what}, so no pod can be made; {remedy}", reason="NoPodSource")
 
 
 def most_replicas(pool: str) -> int:
@@ -158,13 +157,13 @@ def most_replicas(pool: str) -> int:
     return MAX_REPLICAS if pool in ("", names.ANY_POOL) else min(MAX_REPLICAS, record.capacity(pool))
 
 
-def _replicas(read: Reader, spec: Mapping[str, Any], found: Record | None) -> int:
+def _replicas(read: Reader, spec: Mapping[str, Any], found: Record | None, pool_ref: str) -> int:
     """At most `most_replicas`, so that whoever counts slots is safe; a larger number is reported (`barred`).
 
     A record that is larger (another controller wrote it) keeps its slots: a refused number takes nothing away.
     """
     asked = read.number(spec, "replicas", at="spec", default=1)
-    pool = found.pool_ref if found is not None and found.pool_ref else text(spec, "poolRef")
+    pool = found.pool_ref if found is not None and found.pool_ref else pool_ref
     most = most_replicas(pool)
     if asked <= most:
         return asked
@@ -180,7 +179,8 @@ def _replicas(read: Reader, spec: Mapping[str, Any], found: Record | None) -> in
 
 def _pool_ref(read: Reader, spec: Mapping[str, Any]) -> str:
     """As written: a name that no pool can have is reported, and still means that pods do not come from a template."""
-    ref = text(spec, "poolRef")
+    value = spec.get("poolRef")
+    ref = value if isinstance(value, str) else "" if value is None else shown(value)
     if ref not in ("", names.ANY_POOL) and not key.is_name(ref):
         read.report(
             "spec.poolRef",

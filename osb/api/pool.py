@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osb.api import intorstring, names, restart, sizing, times
+from osb.api import intorstring, names, podtemplate, restart, sizing, times
 from osb.api.intorstring import DEFAULT_UNAVAILABLE, IntOrPercent
 from osb.api.reading import Reader, part, text, texts
 from osb.api.restart import DEFAULT_RESTART, RestartConfig
@@ -55,10 +55,9 @@ def parse(obj: Mapping[str, Any]) -> PoolSpec:
     read = Reader()
     meta, spec = part(obj, "metadata"), part(obj, "spec")
     annotations, labels = texts(meta.get("annotations")), texts(meta.get("labels"))
-    template = read.mapping(spec, "template", at="spec")
+    template = _template(read, spec)
     buffer_min, buffer_max, pool_min, pool_max = _capacity(read, spec)
     _check_name(read, text(meta, "name"))
-    _check_template(read, template)
     return PoolSpec(
         namespace=text(meta, "namespace"),
         name=text(meta, "name"),
@@ -192,16 +191,19 @@ def _check_name(read: Reader, name: str) -> None:
         )
 
 
-def _check_template(read: Reader, template: Mapping[str, Any] | None) -> None:
-    if template is None:
-        read.report(
-            "spec.template",
-            "is missing: pods that exist are served, none can be made",
-            reason="TemplateMissing",
-        )
-    elif not part(template, "spec").get("containers"):
+def _template(read: Reader, spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    before = len(read.problems)
+    template = podtemplate.parse(read, spec)
+    if template is not None and not part(template, "spec").get("containers"):
         read.report(
             "spec.template.spec.containers",
             "names no container: the API server will refuse every pod",
             reason="TemplateInvalid",
         )
+    elif template is None and (len(read.problems) == before or not isinstance(spec.get("template"), dict)):
+        read.report(
+            "spec.template",
+            "is missing: pods that exist are served, none can be made",
+            reason="TemplateMissing",
+        )
+    return template

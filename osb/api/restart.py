@@ -9,10 +9,12 @@ from typing import Any
 import orjson
 
 from osb.api import names
+from osb.api.reading import shown
 from osb.errors import InvalidInput
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST = 365 * 86400.0  # seconds; endless digits would be infinite
 _WHERE = f"metadata.annotations[{names.RESTART_CONFIG}]"
 
 
@@ -76,10 +78,10 @@ def _interval(value: object, default: float) -> float:
         seconds = duration(value) if isinstance(value, str) else 0.0
     except ValueError:
         seconds = 0.0
-    if seconds <= 0:
+    if not 0 < seconds <= LONGEST:
         raise InvalidInput(
             f"{_WHERE}.retryInterval",
-            f"{value!r} is not a duration above 0 such as 30s; the defaults are in force",
+            f"{shown(value)} is not a duration above 0, and of a year at most, such as 30s; the defaults are in force",
         )
     return seconds
 
@@ -90,6 +92,6 @@ def _retries(value: object, default: int) -> int:
     if type(value) is not int or value < 1:
         raise InvalidInput(
             f"{_WHERE}.maxRetries",
-            f"{value!r} is not a whole number of at least 1; the defaults are in force",
+            f"{shown(value)} is not a whole number of at least 1; the defaults are in force",
         )
     return value

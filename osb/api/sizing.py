@@ -9,7 +9,7 @@ from typing import Any
 
 from osb.api import cron
 from osb.api.cron import Cron
-from osb.api.reading import Reader, text
+from osb.api.reading import Reader
 from osb.errors import InvalidInput
 
 MAX_SCHEDULES = 16
@@ -63,7 +63,7 @@ NO_SIZING = Sizing()
 def parse_fairness(read: Reader, spec: Mapping[str, Any]) -> Fairness | None:
     """None without a tenant label: then there is no fair share."""
     data = read.mapping(spec, "fairness", at="spec") or {}
-    label = text(data, "tenantLabel")
+    label = read.text(data, "tenantLabel", at="spec.fairness")
     raw = read.mapping(data, "weights", at="spec.fairness") or {}
     weights = {
         tenant: read.number(raw, tenant, at="spec.fairness.weights", default=1, low=1, high=1000) for tenant in raw
@@ -114,6 +114,6 @@ def _schedule(read: Reader, item: object, index: int) -> Schedule | None:
         read.report(f"{at}.durationMinutes", "is required; this schedule is off", reason="InvalidSchedule")
     if minutes is None or len(read.problems) > before:
         return None
-    name = text(item, "name") or str(index)
+    name = read.text(item, "name", at=at) or str(index)
     duration = timedelta(minutes=minutes)
     return Schedule(name=name, start=start, zone=zone, duration=duration, idle=idle, total=total)

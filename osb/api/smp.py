@@ -80,13 +80,18 @@ def merge(original: Obj, patch: Any, schema: str = "pod", *, at: str = "patch") 
     A patch may be the JSON text of the object as well. `at` begins every path in errors. Raises InvalidInput for a
     patch that is no object, an element without its merge key, and unknown or misplaced directives.
     """
+    return _merge_object(original, read(patch, at=at), SCHEMAS[schema], at)
+
+
+def read(patch: Any, *, at: str = "patch") -> Obj:
+    """The patch as an object, null being an empty one. Raises InvalidInput."""
     if isinstance(patch, str):
         patch = _from_text(patch, at)
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):
         raise InvalidInput(at, f"must be an object, not {patch!r:.40}")
-    return _merge_object(original, patch, SCHEMAS[schema], at)
+    return patch
 
 
 def _from_text(text: str, at: str) -> Any:
@@ -217,7 +222,9 @@ def _split_directives(
         if directive == "replace":
             replaced = True
             continue
-        if key not in item or isinstance(item[key], dict | list):
+        if isinstance(item.get(key), dict | list):
+            raise InvalidInput(f"{here}.{key}", f"must be a text or a number, not {item[key]!r:.40}")
+        if key not in item:
             raise InvalidInput(here, f"has no {key}, by which elements of this list are merged")
         if directive == "delete":
             kept = [old for old in kept if _key_of(old, key) != item[key]]

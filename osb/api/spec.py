@@ -31,6 +31,18 @@ class Spec:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def conditions(self) -> tuple[dict[str, Any], ...]:
+        """The stored conditions, without what is none."""
+        found = self.status.get("conditions")
+        items = found if isinstance(found, list) else ()
+        return tuple(item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str))
+
+    def counted(self, member: str) -> int:
+        """A stored counter, 0 when it is none."""
+        value = self.status.get(member)
+        return value if isinstance(value, int) else 0
+
+    @property
     def invalid(self) -> tuple[Problem, ...]:
         """What condition `SpecInvalid` reports."""
         return tuple(problem for problem in self.problems if problem.level == "invalid")

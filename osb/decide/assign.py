@@ -80,6 +80,8 @@ def _misfit(box: BoxSpec, pool: PoolSpec, profile: Profile) -> str:
         return "it is being deleted"
     if pool.hold:
         return "it is on hold"
+    if not pool.creatable and pool.counted("available") < box.replicas:
+        return "it can make no pods, and too few are ready"
     for predicate in profile.predicates:
         reason = ""
         if predicate == "image":
@@ -95,22 +97,17 @@ def _misfit(box: BoxSpec, pool: PoolSpec, profile: Profile) -> str:
     return ""
 
 
-def _allocated(pool: PoolSpec) -> int:
-    value = pool.status.get("allocated")
-    return value if isinstance(value, int) else 0
-
-
 def _no_room(box: BoxSpec, pool: PoolSpec, pending: int) -> str:
     """In every profile: a pool from zero stays eligible, a full one does not."""
-    left = max(0, pool.pool_max - _allocated(pool) - pending)
+    left = max(0, pool.pool_max - pool.counted("allocated") - pending)
     return "" if left >= box.replicas else f"poolMax {pool.pool_max} leaves {left} of the {box.replicas} asked for"
 
 
 def _score(pool: PoolSpec, profile: Profile, pending: int) -> float:
     """Sum of weighted scores; `resbalance` is the share of the pool in use, or of the pool not in use."""
-    total = pool.status.get("total")
-    used = _allocated(pool) + pending
-    if not isinstance(total, int) or total <= 0:
+    total = pool.counted("total")
+    used = pool.counted("allocated") + pending
+    if total <= 0:
         return 0.0
     ratio = min(1.0, used / total)
     value = ratio if profile.strategy == MOST else 1 - ratio

@@ -52,7 +52,7 @@ def plan(view: BatchView) -> Plan:
     status = box_status(view, change)
     actions = (
         *before,
-        *boxevents.once_per_generation(view),
+        *boxevents.once_per_generation(spec),
         *move.actions,
         *work.actions,
         *_broken(view, work),

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from osb.api import names
+from osb.api.batchsandbox import BoxSpec
 from osb.decide.conditions import Conditions, stored
-from osb.decide.plan import Action, event
+from osb.decide.plan import Action, EmitEvent, event
 from osb.facts.boxview import BatchView
 
 BOX = "batchsandbox"
@@ -48,12 +49,15 @@ def transitions(view: BatchView, status: Mapping[str, Any]) -> tuple[Action, ...
     return (*_phase(view.spec.phase, status["phase"]), *_warnings(before, after), *_stuck(before, after))
 
 
-def once_per_generation(view: BatchView) -> tuple[Action, ...]:
-    """Warnings about a spec that works but not as its author may think, when that spec is seen first."""
-    spec = view.spec
+def once_per_generation(spec: BoxSpec) -> tuple[EmitEvent, ...]:
+    """What to say of a spec that works but not as its author may think, for whoever shows it first in a status."""
     if spec.generation <= spec.observed:
         return ()
-    found: list[Action] = [event(BOX, "Warning", p.reason, str(p)) for p in spec.problems if p.level == "warning"]
+    found = [event(BOX, "Warning", p.reason, str(p)) for p in spec.problems if p.level == "warning"]
+    if spec.has_template and spec.pool_ref not in ("", names.ANY_POOL) and spec.generation == 1:
+        # Later it may be the hint that this pool was chosen by, when poolRef was *.
+        text = f"spec.template has no effect: the pods are those of pool {spec.pool_ref}"
+        found.append(event(BOX, "Normal", "TemplateIgnored", text))
     extra = len(spec.shard_patches) - spec.replicas
     if spec.shard_patches and spec.pool_ref:
         text = "spec.shardPatches has no effect on pods of a pool"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from osb.api import names
+from osb.api.reading import parts, text
 from osb.api.record import derived
 from osb.facts.boxview import SnapshotOptions
 
@@ -40,6 +41,11 @@ def deadline(options: SnapshotOptions) -> int:
     return max(int(options.job_timeout), 1) if options.job_timeout > 0 else DEFAULT_TIMEOUT
 
 
+def recorded(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The containers that a snapshot's status names, each with the image to push; [] when none can be read."""
+    return [c for c in parts(status, "containers") if text(c, "containerName") and text(c, "imageUri")]
+
+
 def commit_job(
     meta: Meta,
     status: Mapping[str, Any],
@@ -53,7 +59,7 @@ def commit_job(
     after the commit can be lost. There is no TTL: the result is read from the Job's pod, which we delete when
     it is recorded.
     """
-    images = [f"{c['containerName']}:{c['imageUri']}" for c in status["containers"]]
+    images = [f"{c['containerName']}:{c['imageUri']}" for c in recorded(status)]
     env = [
         *_env(status),
         {"name": "SNAPSHOT_REGISTRY_INSECURE", "value": "true" if options.registry_insecure else "false"},
@@ -78,7 +84,7 @@ def commit_job(
 
 def unpause_job(meta: Meta, status: Mapping[str, Any], options: SnapshotOptions) -> dict[str, Any]:
     """The Job that unfreezes the recorded containers, for when a committer could not do it itself."""
-    containers = [c["containerName"] for c in status["containers"]]
+    containers = [c["containerName"] for c in recorded(status)]
     pod = _pod_spec(meta, status, options, args=containers, env=_env(status), mode=("unpause",))
     job = {
         "backoffLimit": 0,
@@ -115,8 +121,8 @@ def _job(meta: Meta, name: str, full: str, spec: dict[str, Any]) -> dict[str, An
 
 def _env(status: Mapping[str, Any]) -> list[dict[str, str]]:
     env = [{"name": "CONTAINERD_SOCKET", "value": SOCKET}]
-    if status.get("sourcePodUID"):
-        env.append({"name": "SNAPSHOT_POD_UID", "value": status["sourcePodUID"]})
+    if uid := text(status, "sourcePodUID"):
+        env.append({"name": "SNAPSHOT_POD_UID", "value": uid})
     return env
 
 
@@ -135,7 +141,7 @@ def _pod_spec(
         "image": options.committer_image,
         "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM],
-        "args": [*mode, status["sourcePodName"], meta["namespace"], *args],
+        "args": [*mode, text(status, "sourcePodName"), meta["namespace"], *args],
         "env": env,
         "volumeMounts": [
             {"name": "containerd-sock", "mountPath": SOCKET},
@@ -152,7 +158,7 @@ def _pod_spec(
     }
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
-        "nodeName": status["sourceNodeName"],
+        "nodeName": text(status, "sourceNodeName"),
         "automountServiceAccountToken": False,
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],

@@ -206,7 +206,12 @@ def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:
         annotations[names.ALLOC_RELEASE] = records.format_release(Release(back, back))
     annotations.update(_stale_annotation(spec, snapshot))
     # poolRef goes by null: server 1.20 turns an empty text in a merge patch into null and then refuses it
-    body: dict[str, Any] = {"spec": {"poolRef": None, "template": merge_diff(spec.template or {}, template)}}
+    body: dict[str, Any] = {
+        "spec": {
+            "poolRef": None,
+            "template": merge_diff(spec.written if isinstance(spec.written, dict) else {}, template),
+        }
+    }
     meta: dict[str, Any] = {"annotations": annotations} if annotations else {}
     if (old is None or not old.pods) and names.FINALIZER_POOL in spec.finalizers:
         meta["finalizers"] = [item for item in spec.finalizers if item != names.FINALIZER_POOL]

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from osb.api import names, smp
+from osb.api import names, podtemplate, smp
 from osb.api.batchsandbox import BoxSpec
 from osb.api.record import derived
 from osb.decide.boxslots import pod_name
@@ -72,7 +72,7 @@ def build(spec: BoxSpec, slot: int) -> dict[str, Any]:
 
 def patched(spec: BoxSpec, slot: int) -> bool:
     """True when a shard patch changes the pod of `slot`."""
-    return slot < len(spec.shard_patches) and bool(spec.shard_patches[slot])
+    return slot < len(spec.shard_patches) and spec.shard_patches[slot] not in (None, {})
 
 
 def owner_reference(spec: BoxSpec) -> dict[str, Any]:
@@ -169,12 +169,9 @@ def _patched(spec: BoxSpec, slot: int, pod: dict[str, Any]) -> dict[str, Any]:
     if not patched(spec, slot):
         return pod
     patch, where = spec.shard_patches[slot], f"spec.shardPatches[{slot}]"
-    if not isinstance(patch, dict | str):  # text: the same as JSON
-        raise InvalidInput(where, "must be an object with the members metadata and spec")
-    try:
-        merged = smp.merge(pod, patch, schema="pod")
-    except InvalidInput as error:
-        raise InvalidInput(where, str(error)) from error
+    for field, message in podtemplate.misfits(smp.read(patch, at=where), podtemplate.PATCH, where):
+        raise InvalidInput(field, message)
+    merged = smp.merge(pod, patch, schema="pod", at=where)
     if not isinstance(merged.get("spec"), dict) or not isinstance(merged.get("metadata") or {}, dict):
         raise InvalidInput(where, "leaves no pod: metadata and spec must be objects")
     return merged

@@ -70,7 +70,7 @@ def _rebuilding(view: PoolView) -> Plan:
         total=len(live),
         terminating=len(view.pods) - len(live),
         updated=sum(pod.revision == view.revision for pod in live),
-        allocated=int(view.pool.status.get("allocated") or 0),
+        allocated=view.pool.counted("allocated"),
         waiting=len(view.waiting),
         unmet=sum(len(w.slots) for w in view.waiting),
         target=min(view.pool.buffer_min, view.pool.pool_max),

@@ -53,7 +53,6 @@ class Findings:
 
 def status(view: PoolView, found: Findings) -> dict[str, Any]:
     """The status to write. `observedGeneration` is the generation of the spec that was planned."""
-    stored = view.pool.status.get("conditions") or ()
     return PoolStatus(
         observed_generation=view.pool.generation,
         revision=view.revision,
@@ -67,7 +66,7 @@ def status(view: PoolView, found: Findings) -> dict[str, Any]:
         unmet=found.unmet,
         target=found.target,
         target_reason=found.target_reason,
-        conditions=conditions(view, found, stored=[c for c in stored if isinstance(c, Mapping)]),
+        conditions=conditions(view, found, stored=list(view.pool.conditions)),
     ).as_dict()
 
 
@@ -96,7 +95,7 @@ def conditions(view: PoolView, found: Findings, *, stored: list[Any]) -> list[di
 def readiness(view: PoolView, found: Findings) -> tuple[bool, str, str]:
     """True when the spec is valid, the ledger may be believed, and as many pods are warm as should be."""
     if view.pool.invalid:
-        return False, "SpecInvalid", view.pool.invalid[0].message
+        return False, "SpecInvalid", str(view.pool.invalid[0])
     if not view.ledger_ready:
         return False, "LedgerRebuilding", "allocations are being read from the cluster"
     text = f"{found.available} ready idle pods, target {found.target}"
@@ -111,7 +110,7 @@ def troubles(view: PoolView, found: Findings) -> dict[str, tuple[str, str]]:
     made: dict[str, tuple[str, str]] = {}
     if view.pool.invalid:
         first = view.pool.invalid[0]
-        text = "; ".join(f"{problem.field}: {problem.message}" for problem in view.pool.invalid)
+        text = "; ".join(map(str, view.pool.invalid))
         made[names.SPEC_INVALID] = (first.reason, text)
     if found.create_failing:
         made[names.CREATE_FAILING] = ("CreateRefused", found.create_failing)
@@ -143,10 +142,7 @@ def _replacing(view: PoolView, found: Findings) -> bool:
 
     Pods in use do not count: who waits for the rollout would wait for users.
     """
-    rolling = any(
-        isinstance(c, Mapping) and c.get("type") == names.ROLLING_OUT and c.get("status") == "True"
-        for c in view.pool.status.get("conditions") or ()
-    )
+    rolling = any(c["type"] == names.ROLLING_OUT and c.get("status") == "True" for c in view.pool.conditions)
     return rolling and found.starting and found.available < found.target
 
 
@@ -159,15 +155,11 @@ def events(view: PoolView, new_status: Mapping[str, Any]) -> list[EmitEvent]:
     One Warning per condition that became True or changed its reason; and one per warning about a label or
     annotation and version of the object that brought it.
     """
-    before = {
-        (c.get("type"), c.get("reason"))
-        for c in view.pool.status.get("conditions") or ()
-        if isinstance(c, Mapping) and c.get("status") == "True"
-    }
+    before = {(c["type"], str(c.get("reason"))) for c in view.pool.conditions if c.get("status") == "True"}
     made = [
         event("pool", "Warning", c["type"], f"{c['reason']}: {c['message']}")
         for c in new_status["conditions"]
-        if c["type"] in _WARNED and c["status"] == "True" and (c["type"], c["reason"]) not in before
+        if c["type"] in _WARNED and c.get("status") == "True" and (c["type"], c["reason"]) not in before
     ]
     fresh = [p for p in warnings(view) if p[0] not in view.memory.warned]
     return made + [event("pool", "Warning", reason, text) for _, reason, text in fresh]

@@ -50,6 +50,8 @@ def go_on(view: BatchView) -> Move:
     if snapshot.phase != names.SUCCEED:
         text = f"snapshot not ready: phase={snapshot.phase}"
         return _back(view, names.REASON_SNAPSHOT_NOT_READY, text)
+    if view.spec.template is None:
+        return _back(view, names.SPEC_INVALID, "spec.template cannot be used; correct it and ask again")
     return _rewrite(view, snapshot)
 
 

@@ -18,7 +18,7 @@ import orjson
 
 from osb.api import key as keys
 from osb.api import names
-from osb.api.batchsandbox import most_replicas
+from osb.api.batchsandbox import MAX_TIMEOUT, most_replicas
 from osb.api.key import Key
 from osb.decide import route_pods
 from osb.decide.route_pods import FULL_PASS_DELAY, Adds
@@ -138,8 +138,8 @@ def _fits_more(old: Obj, new: Obj) -> bool:
     """Could a sandbox that found no pool find this one now? Other spec or labels, or more room."""
     if old.get("spec") != new.get("spec") or _meta(old, "labels") != _meta(new, "labels"):
         return True
-    was, now = _sub(old, "status").get("allocated") or 0, _sub(new, "status").get("allocated") or 0
-    return bool(now < was)
+    was, now = _sub(old, "status").get("allocated"), _sub(new, "status").get("allocated")
+    return (now if isinstance(now, int) else 0) < (was if isinstance(was, int) else 0)
 
 
 def _wake_star(adds: Adds, ctx: Context, pool: Obj, reason: str) -> None:
@@ -277,7 +277,8 @@ def _own_reason(old: Obj, new: Obj, ctx: Context) -> str:
 
 def _was_quarantined(old: Obj) -> bool:
     """A record that was unreadable or forged may just have been put right: that it now agrees is the news."""
-    stored = _sub(old, "status").get("conditions") or ()
+    found = _sub(old, "status").get("conditions")
+    stored = found if isinstance(found, list) else ()
     told = any(c.get("type") == names.QUARANTINED and c.get("status") == "True" for c in stored if isinstance(c, dict))
     return told or _record(old) == {}
 
@@ -322,7 +323,7 @@ def _due_times(key: Key, old: Obj | None, new: Obj, adds: Adds) -> None:
         if at_ms is not None:
             adds.at(key, at_ms, "expires")
     patience = spec.get("allocationTimeoutSeconds")
-    if isinstance(patience, int) and before.get("allocationTimeoutSeconds") != patience:
+    if isinstance(patience, int) and 0 < patience <= MAX_TIMEOUT and before.get("allocationTimeoutSeconds") != patience:
         since = route_pods.epoch_ms(new["metadata"].get("creationTimestamp"))
         if since is not None:
             adds.at(key, since + patience * 1000 + 1000, "its wait for pods may be over")

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from osb.api import names, times
+from osb.api.reading import part, text
 from osb.decide import commitresult as results
-from osb.decide.commitjob import unpause_job, unpause_name
+from osb.decide.commitjob import recorded, unpause_job, unpause_name
 from osb.decide.plan import Action, CreateObject, DeleteObject, PatchObject, Plan, event
 from osb.facts.boxview import SnapshotView
 
@@ -56,7 +57,7 @@ def plan(view: SnapshotView) -> Plan:
 def source_alive(view: SnapshotView) -> bool:
     """The recorded pod still exists, stays, and its node is there."""
     status, pod = _status(view), view.source
-    if pod is None or view.node_gone or not status.get("containers") or not status.get("sourceNodeName"):
+    if pod is None or view.node_gone or not recorded(status) or not text(status, "sourceNodeName"):
         return False
     meta = pod.get("metadata") or {}
     return meta.get("uid") == status.get("sourcePodUID") and not meta.get("deletionTimestamp")
@@ -103,4 +104,4 @@ def _ours(view: SnapshotView, job: Mapping[str, Any] | None) -> Any:
 
 
 def _status(view: SnapshotView) -> Mapping[str, Any]:
-    return view.obj.get("status") or {}
+    return part(view.obj, "status")

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from osb.api import names, times
+from osb.api import names, reading, times
 from osb.decide import commitresult as results
 from osb.decide import snapclean
-from osb.decide.commitjob import commit_job, commit_name, unpause_job, unpause_name
+from osb.decide.commitjob import commit_job, commit_name, recorded, unpause_job, unpause_name
 from osb.decide.conditions import Conditions, stored
 from osb.decide.moves import SOON
 from osb.decide.plan import Action, CreateObject, DeleteObject, PatchObject, Plan, event
@@ -49,7 +49,7 @@ def plan(view: SnapshotView) -> Plan:
         patch = {"metadata": {"finalizers": [*finalizers, names.FINALIZER_SNAPSHOT]}}
         added = PatchObject(KIND, meta["name"], patch, version=meta["resourceVersion"], why="its Jobs must go first")
         return Plan((added,), reasons=("the finalizer comes first",), again=SOON)
-    phase = _status(view).get("phase") or names.PENDING
+    phase = reading.text(_status(view), "phase") or names.PENDING
     if phase in FINAL:
         return _final(view)
     return _committing(view) if phase == names.COMMITTING else _pending(view)
@@ -76,7 +76,7 @@ def _pending(view: SnapshotView) -> Plan:
     if job is not None:
         told = event(KIND, "Normal", names.EVENT_CREATED_JOB, f"Created commit job: {job['metadata']['name']}")
         return _waiting(view, names.COMMITTING, _attempt(1), actions=(told,), job=job)
-    if not status.get("sourcePodUID"):
+    if not reading.text(status, "sourcePodUID") or not recorded(status):
         return _record_source(view)
     if view.create_refused:
         return _fail(view, names.REASON_BUILD_JOB_FAILED, f"failed to build commit job: {view.create_refused}")
@@ -119,11 +119,11 @@ def _create(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
     if view.push_secret:
         secret = view.options.push_secret
         return _fail(view, REASON_PUSH_SECRET, f"push secret {secret} is {view.push_secret} in {meta['namespace']}")
-    if view.node_gone or not status.get("sourceNodeName"):
+    if view.node_gone or not reading.text(status, "sourceNodeName"):
         node = status.get("sourceNodeName")
         text = f"node {node} does not exist" if node else f"pod {status.get('sourcePodName')} is on no node"
         return _fail(view, REASON_NODE, text)
-    if view.source is None or not usable(view.source, status["sourcePodUID"]):
+    if view.source is None or not usable(view.source, reading.text(status, "sourcePodUID")):
         text = f"source pod not found: pod {status.get('sourcePodName')} does not run any more"
         return _fail(view, names.REASON_SOURCE_POD_NOT_FOUND, text)
     if view.commit_job is not None:
@@ -191,8 +191,8 @@ def _vanished(view: SnapshotView) -> Plan:
 
 def _saved(view: SnapshotView, job: Mapping[str, Any]) -> Plan:
     """Succeed only with a result for every container; digests where the committer knows them."""
-    recorded = _status(view).get("containers") or []
-    requested = [(c["containerName"], c["imageUri"]) for c in recorded]
+    saved = recorded(_status(view))
+    requested = [(c["containerName"], c["imageUri"]) for c in saved]
     try:
         digests = results.result(job, view.job_pods, requested)
     except results.Unreadable as error:
@@ -206,7 +206,7 @@ def _saved(view: SnapshotView, job: Mapping[str, Any]) -> Plan:
     status = _next(view, names.SUCCEED, conditions)
     status["jobUID"] = job["metadata"]["uid"]
     status["containers"] = [
-        {**c, "imageDigest": digests[c["containerName"]]} if digests[c["containerName"]] else dict(c) for c in recorded
+        {**c, "imageDigest": digests[c["containerName"]]} if digests[c["containerName"]] else dict(c) for c in saved
     ]
     told = event(KIND, "Normal", "JobSucceeded", "Commit job succeeded")
     return Plan((told,), status, reasons=("the images are saved",), again=KEEP_JOB)
@@ -257,7 +257,7 @@ def _final(view: SnapshotView) -> Plan:
 
 
 def _status(view: SnapshotView) -> Mapping[str, Any]:
-    return view.obj.get("status") or {}
+    return reading.part(view.obj, "status")
 
 
 def _next(view: SnapshotView, phase: str, conditions: Conditions) -> dict[str, Any]:

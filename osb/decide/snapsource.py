@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osb.api import claims, names
+from osb.api import claims, names, reading
 from osb.api.batchsandbox import BoxSpec
 from osb.api.record import derived
 from osb.decide import boxslots, podbuild
@@ -62,7 +62,7 @@ def candidate(box: BoxSpec, *, pods: tuple[PodFact, ...], slots: Mapping[int, Po
 
 def source(view: SnapshotView, *, internal: bool) -> Source:
     """The source as it is to be recorded. Raises Unsaveable."""
-    name = (view.obj.get("spec") or {}).get("sandboxName") or ""
+    name = reading.text(reading.part(view.obj, "spec"), "sandboxName")
     box = view.box
     if not view.options.registry:
         text = (
@@ -70,6 +70,8 @@ def source(view: SnapshotView, *, internal: bool) -> Source:
             "(OSB_SNAPSHOT_REGISTRY), in the chart controller.snapshot.registry"
         )
         raise Unsaveable(names.REASON_REGISTRY_NOT_CONFIGURED, text)
+    if not name:
+        raise Unsaveable(names.REASON_LOOKUP_FAILED, "spec.sandboxName must be the name of a BatchSandbox")
     if box is None:
         raise Unsaveable(names.REASON_LOOKUP_FAILED, f"failed to get BatchSandbox {name}: not found")
     if not internal and box.replicas != 1:

@@ -6,6 +6,7 @@ that index only: one bad patch stops one task, never the object (spec/tasks.md 1
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from osb.decide.tasknode import task_name
 from osb.errors import InvalidInput
 
 LONGEST = 2**31 - 1  # seconds; an executor refuses more
+_TEMPLATE = "spec.taskTemplate"
+_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # of a path: a member, and the place in its list
 
 
 def generate(
@@ -21,23 +24,80 @@ def generate(
 ) -> dict[str, Any]:
     """The task of `index` as the executor gets it: `{"name", "process"}`.
 
-    Raises InvalidInput when the template has no process, or the patch is invalid or leaves no usable process.
-    `env` of a patch is merged by name; `command` and `args` replace; `timeoutSeconds` of the patch counts.
+    Raises InvalidInput when the template has no process, or the patch is invalid or leaves no usable process; its
+    field is the path at which the user wrote what is wrong. `env` of a patch is merged by name; `command` and `args`
+    replace; `timeoutSeconds` of the patch counts.
     """
-    spec: dict[str, Any] = {"spec": _mapping((template or {}).get("spec"), "spec.taskTemplate.spec")}
-    path = "spec.taskTemplate.spec.process"
+    whole: dict[str, Any] = dict(template or {})
+    sources = [(_TEMPLATE, template or {})]
+    _mapping(whole.get("spec"), f"{_TEMPLATE}.spec")
     if index < len(patches):
-        patch = patches[index]
-        path = f"spec.shardTaskPatches[{index}]"
-        spec = {"spec": _mapping(smp.merge(spec, patch, "task", at=path).get("spec"), path)}
-    process = spec["spec"].get("process")
-    if not isinstance(process, Mapping):
-        raise InvalidInput(path, "a task needs spec.process; tasks that are pods are not supported")
-    body = _process(process, path)
-    timeout = _timeout(spec["spec"], process, path)
+        at = f"spec.shardTaskPatches[{index}]"
+        patch = smp.read(patches[index], at=at)
+        whole = smp.merge(whole, patch, "task", at=at)
+        sources.insert(0, (at, patch))
+    try:
+        return {"name": task_name(box, index), "process": _task(whole)}
+    except InvalidInput as error:
+        raise InvalidInput(_written(error.field, whole, sources), error.message) from error
+
+
+def _task(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The process of a task. Paths of errors begin at the task's own root, `spec`."""
+    spec = _mapping(whole.get("spec"), "spec")
+    if spec.get("process") is None:
+        raise InvalidInput(
+            "spec.process", "is missing: there is nothing to run (tasks that are pods are not supported)"
+        )
+    process = _mapping(spec["process"], "spec.process")
+    body = _process(process, "spec.process")
+    beside = "timeoutSeconds" in spec
+    timeout = _timeout(spec, "spec") if beside else _timeout(process, "spec.process")  # some users write it inside
     if timeout is not None:
         body["timeoutSeconds"] = timeout
-    return {"name": task_name(box, index), "process": body}
+    return body
+
+
+# -- where a user wrote what is wrong ------------------------------------------------------------------------
+
+
+def _written(path: str, whole: Mapping[str, Any], sources: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """The path in the patch if that says anything of it, else in the template."""
+    found = ((at, _place(path, whole, source)) for at, source in sources)
+    return next((f"{at}.{place}" for at, place in found if place), f"{sources[-1][0]}.{path}")
+
+
+def _place(path: str, whole: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+    """`path` of the merged task as it is in `source`, "" when that says nothing of it."""
+    place: list[str] = []
+    merged: Any = whole
+    here: Any = source
+    for name, index in _STEP.findall(path):
+        if not isinstance(here, Mapping) or "$patch" in here:
+            return path
+        if name not in here:
+            return ""
+        merged = merged.get(name) if isinstance(merged, Mapping) else None
+        here = here[name]
+        if not index or not isinstance(here, list) or not isinstance(merged, list):
+            place.append(f"{name}[{index}]" if index else name)
+            continue
+        item = merged[int(index)]  # merging by name has put two lists into one
+        at = next((n for n, other in enumerate(here) if other == item or _same_name(other, item)), None)
+        if at is None:
+            return ""
+        place.append(f"{name}[{at}]")
+        merged, here = item, here[at]
+    return ".".join(place)
+
+
+def _same_name(one: object, other: object) -> bool:
+    return (
+        isinstance(one, Mapping) and isinstance(other, Mapping) and "name" in one and one["name"] == other.get("name")
+    )
+
+
+# -- members -------------------------------------------------------------------------------------------------
 
 
 def _mapping(value: object, path: str) -> dict[str, Any]:
@@ -85,8 +145,10 @@ def _env(value: object, path: str) -> list[dict[str, str]]:
         raise InvalidInput(path, "must be a list")
     found: dict[str, str] = {}
     for at, item in enumerate(value):
-        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str) or not item["name"]:
-            raise InvalidInput(f"{path}[{at}]", "must have a name")
+        if not isinstance(item, Mapping) or item.get("name") in (None, ""):
+            raise InvalidInput(f"{path}[{at}]", "must be an object with a name")
+        if not isinstance(item["name"], str):
+            raise InvalidInput(f"{path}[{at}].name", "must be text")
         if item.get("valueFrom") is not None:
             raise InvalidInput(f"{path}[{at}].valueFrom", "is not supported for tasks; use value")
         raw = item.get("value")
@@ -104,9 +166,8 @@ def _scalar(value: object, path: str) -> str:
     raise InvalidInput(path, "must be text")
 
 
-def _timeout(spec: Mapping[str, Any], process: Mapping[str, Any], path: str) -> int | None:
-    """`timeoutSeconds` stands beside `process`; some users write it inside."""
-    value = spec.get("timeoutSeconds", process.get("timeoutSeconds"))
+def _timeout(holder: Mapping[str, Any], path: str) -> int | None:
+    value = holder.get("timeoutSeconds")
     if value is None or value == 0:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= LONGEST:

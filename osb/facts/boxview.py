@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from osb.api.batchsandbox import BoxSpec
+from osb.api.reading import part, parts, text
 from osb.facts.pod import PodFact
 
 
@@ -152,24 +153,22 @@ class SnapshotView:
 
 def snapshot_fact(raw: Mapping[str, Any]) -> SnapshotFact:
     """The facts of a raw SandboxSnapshot that a sandbox decision needs."""
-    meta: Mapping[str, Any] = raw.get("metadata") or {}
-    status: Mapping[str, Any] = raw.get("status") or {}
+    meta, status = part(raw, "metadata"), part(raw, "status")
     owner: Mapping[str, Any] = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
-    failed: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c.get("type") == "Failed"), {})
+    failed: Mapping[str, Any] = next((c for c in parts(status, "conditions") if c.get("type") == "Failed"), {})
     return SnapshotFact(
-        name=meta.get("name", ""),
-        uid=meta.get("uid", ""),
-        version=meta.get("resourceVersion", ""),
-        owner_uid=owner.get("uid", ""),
-        owner_box=owner.get("name", "") if owner.get("kind") == "BatchSandbox" else "",
-        phase=status.get("phase", ""),
+        name=text(meta, "name"),
+        uid=text(meta, "uid"),
+        version=text(meta, "resourceVersion"),
+        owner_uid=text(owner, "uid"),
+        owner_box=text(owner, "name") if owner.get("kind") == "BatchSandbox" else "",
+        phase=text(status, "phase"),
         deleting=bool(meta.get("deletionTimestamp")),
-        message=failed.get("message", "") if failed.get("status") == "True" else "",
+        message=text(failed, "message") if failed.get("status") == "True" else "",
         containers=tuple(
-            (c.get("containerName", ""), c.get("imageUri", ""), c.get("imageDigest", ""))
-            for c in status.get("containers") or ()
+            (text(c, "containerName"), text(c, "imageUri"), text(c, "imageDigest")) for c in parts(status, "containers")
         ),
-        source_pod=status.get("sourcePodName", ""),
-        source_pod_uid=status.get("sourcePodUID", ""),
-        source_template=status.get("sourceTemplate"),
+        source_pod=text(status, "sourcePodName"),
+        source_pod_uid=text(status, "sourcePodUID"),
+        source_template=part(status, "sourceTemplate") or None,
     )

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from osb.api import batchsandbox, claims, names, times
+from osb.api.reading import part, text
 from osb.facts.pod import PodFact, encode, pod_fact
 
 Raw = Mapping[str, Any]
@@ -96,8 +97,7 @@ def _snapshot_indexes(obj: Raw) -> Iterator[IndexItem]:
     meta = obj["metadata"]
     created = float(times.ms(meta.get("creationTimestamp")))
     yield from _owner(meta, created)
-    box = (obj.get("spec") or {}).get("sandboxName")
-    if isinstance(box, str) and box:
+    if box := text(part(obj, "spec"), "sandboxName"):
         yield "box", f"{meta.get('namespace') or ''}/{box}", created
 
 

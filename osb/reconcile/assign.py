@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import orjson
 
 from osb.api import batchsandbox, claims, names
-from osb.api import pool as pools
 from osb.api.key import POOL, Key
 from osb.api.pool import PoolSpec
 from osb.decide import assign as decision
 from osb.facts.adds import Add
 from osb.facts.boxview import Waiting
 from osb.facts.ledger import HELD, RESV
-from osb.reconcile import gather
+from osb.reconcile import gather, readable
 from osb.reconcile.gather import Obj
 from osb.reconcile.world import Pass
 
@@ -84,16 +83,16 @@ def _pools(p: Pass) -> list[PoolSpec]:
     members = [member for member in p.store.mirror.names("pool") if member.startswith(prefix)]
     reading = p.store.mirror.read("pool", members)
     if gather.fresh(reading):
-        return [pools.parse(orjson.loads(entry.doc)) for entry in reading.entries.values() if entry is not None]
+        found = (orjson.loads(entry.doc) for entry in reading.entries.values() if entry is not None)
+        return list(readable.every_pool(found))
     raws, _ = p.kube.all("pool", p.key.namespace)
-    return [pools.parse(raw) for raw in raws]
+    return list(readable.every_pool(raws))
 
 
 def _promised(p: Pass, pool: PoolSpec) -> int:
     """Pods that are spoken for and that the pool's status does not show as allocated."""
     counts = p.store.ledger(pool.namespace, pool.name).counts()
-    shown = pool.status.get("allocated")
-    unseen = counts.get(HELD, 0) + counts.get(RESV, 0) - (shown if isinstance(shown, int) else 0)
+    unseen = counts.get(HELD, 0) + counts.get(RESV, 0) - pool.counted("allocated")
     reading = p.store.mirror.load("batchsandbox", "wait", pool.member, limit=LINE_HEAD)
-    boxes = [batchsandbox.parse(orjson.loads(e.doc)) for e in reading.entries.values() if e is not None]
+    boxes = [readable.box(orjson.loads(e.doc)) for e in reading.entries.values() if e is not None]
     return max(0, unseen) + sum(box.replicas - len(claims.claims(box)) for box in boxes)

@@ -19,7 +19,7 @@ from osb.errors import NotFound, Refused
 from osb.facts.boxview import BatchView, BoxOptions, SnapshotFact, Waiting, snapshot_fact
 from osb.facts.ledger import CONF, HELD, REL, RESV
 from osb.facts.pod import PodFact
-from osb.reconcile import gather
+from osb.reconcile import gather, readable
 from osb.reconcile.gather import Obj
 from osb.reconcile.world import Pass
 
@@ -98,7 +98,7 @@ def _claimed_first(p: Pass, spec: BoxSpec, pod: str) -> bool:
     """Of two claimants the older one keeps the address while the conflict lasts (spec/pool.md 16)."""
     members = p.store.mirror.index("batchsandbox", "holder", f"{spec.namespace}/{pod}")
     found = p.store.mirror.read("batchsandbox", members).entries.values()
-    others = (batchsandbox.parse(orjson.loads(entry.doc)) for entry in found if entry is not None)
+    others = (readable.box(orjson.loads(entry.doc)) for entry in found if entry is not None)
     return all((spec.created, spec.uid) <= (other.created, other.uid) for other in others)
 
 

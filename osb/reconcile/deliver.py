@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from osb.api import claims, names
+from osb.api.batchsandbox import BoxSpec
 from osb.api.key import BATCHSANDBOX, Key
 from osb.api.pool import PoolSpec
 from osb.apply.allocation import Claim, Settled, show, take
 from osb.apply.hand import in_parallel
+from osb.decide import boxevents
 from osb.decide.allocate import Dealt
 from osb.decide.plan import names_text
 from osb.facts.adds import Add
@@ -21,7 +23,7 @@ from osb.facts.pod import PodFact
 from osb.obs import metrics
 from osb.obs.log import get_logger
 from osb.reconcile import gather
-from osb.reconcile.gather import Box
+from osb.reconcile.gather import Box, Obj
 from osb.reconcile.world import Pass
 from osb.store.ledger_types import Proof
 
@@ -76,6 +78,9 @@ def conclude(p: Pass, results: Sequence[Settled]) -> None:
         if stored:
             p.forward.put("batchsandbox", stored, own=p.key, versioned=not read)
     hand_over(p, results)
+    for one in results:
+        if one.told:
+            remark(p, one.claim.raw, one.claim.box)
     delivered = [one for one in results if one.delivered]
     if delivered:
         _tell(p, delivered)
@@ -91,6 +96,12 @@ def hand_over(p: Pass, results: Sequence[Settled]) -> None:
               if one.delivered and not one.told]  # fmt: skip
     if untold:
         p.store.queue.add(Add(key=key, reason="its pods are recorded, its status is not") for key in untold)
+
+
+def remark(p: Pass, raw: Obj, box: BoxSpec) -> None:
+    """Say what a status cannot show of the spec, for the pool's pass that writes the first status of it."""
+    for said in boxevents.once_per_generation(box):
+        p.events.emit(raw, said.type, said.reason, said.message)
 
 
 def _tell(p: Pass, delivered: Sequence[Settled]) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 
 import orjson
 
-from osb.api import batchsandbox, claims, names
+from osb.api import claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT
 from osb.errors import NotFound
 from osb.facts import pod as pods
 from osb.facts.pod import PodFact
 from osb.facts.poolview import NodeFact
+from osb.reconcile import readable
 from osb.reconcile.world import Pass
 from osb.store.mirror import NODE, MirrorEntry, Reading
 
@@ -74,7 +75,7 @@ def read_one(p: Pass, kind: str, namespace: str, name: str) -> Obj | None:
 
 
 def parsed(raws: Iterable[Obj]) -> list[Box]:
-    return [Box(raw, batchsandbox.parse(raw)) for raw in raws]
+    return [Box(raw, readable.box(raw)) for raw in raws]
 
 
 def boxes_of_pool(p: Pass, pool: str) -> tuple[list[Box], bool]:

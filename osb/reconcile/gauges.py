@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
+from osb.api.reading import part, text
 from osb.obs import metrics
 from osb.store.client import Store
 
@@ -29,11 +30,11 @@ def pools(store: Store) -> None:
     unmet: Values = {}
     for obj in _objects(store, "pool"):
         where = (obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
-        status, capacity = obj.get("status") or {}, (obj.get("spec") or {}).get("capacitySpec") or {}
-        pods |= {(*where, state): float(status.get(state) or 0) for state in POOL_STATES}
-        limits |= {(*where, bound): float(capacity.get(bound) or 0) for bound in BOUNDS}
-        waiting[where] = float(status.get("waiting") or 0)
-        unmet[where] = float(status.get("unmet") or 0)
+        status, capacity = part(obj, "status"), part(part(obj, "spec"), "capacitySpec")
+        pods |= {(*where, state): _number(status, state) for state in POOL_STATES}
+        limits |= {(*where, bound): _number(capacity, bound) for bound in BOUNDS}
+        waiting[where] = _number(status, "waiting")
+        unmet[where] = _number(status, "unmet")
     metrics.replace("opensandbox_pool_pods", pods)
     metrics.replace("opensandbox_pool_capacity", limits)
     metrics.replace("opensandbox_pool_pending_sandboxes", waiting)
@@ -46,16 +47,20 @@ def sandboxes(store: Store) -> None:
     replicas: Values = {}
     for obj in _objects(store, "batchsandbox"):
         namespace = obj["metadata"].get("namespace") or ""
-        status = obj.get("status") or {}
-        phase = (namespace, status.get("phase") or "none")
+        status, spec = part(obj, "status"), part(obj, "spec")
+        phase = (namespace, text(status, "phase") or "none")
         phases[phase] = phases.get(phase, 0) + 1
-        wanted = (obj.get("spec") or {}).get("replicas")
-        found = {"desired": 1 if wanted is None else wanted}
-        found |= {state: status.get(field) or 0 for state, field in REPLICAS.items()}
+        found = {"desired": 1.0 if spec.get("replicas") is None else _number(spec, "replicas")}
+        found |= {state: _number(status, field) for state, field in REPLICAS.items()}
         for state, value in found.items():
-            replicas[namespace, state] = replicas.get((namespace, state), 0) + float(value)
+            replicas[namespace, state] = replicas.get((namespace, state), 0) + value
     metrics.replace("opensandbox_batchsandboxes", phases)
     metrics.replace("opensandbox_batchsandbox_replicas", replicas)
+
+
+def _number(data: Mapping[str, Any], member: str) -> float:
+    value = data.get(member)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _objects(store: Store, kind: str) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from osb.api import batchsandbox, claims, names
+from osb.api import claims, names
 from osb.api import pool as pools
 from osb.api.pool import PoolSpec
 from osb.api.revision import adopted
@@ -38,8 +38,8 @@ class Load:
 
     def stock(self) -> Stock:
         assert self.pool is not None
-        failing = next((c for c in self.pool.status.get("conditions") or ()
-                        if c.get("type") == names.CREATE_FAILING and c.get("status") == "True"), None)  # fmt: skip
+        failing = next((c for c in self.pool.conditions
+                        if c["type"] == names.CREATE_FAILING and c.get("status") == "True"), None)  # fmt: skip
         return Stock(
             pool=self.pool, revision=revision_of(self.pool), waiters=self.waiters, available=self.available,
             counts=self.counts, line=self.line, create_failing=str(failing.get("message")) if failing else "",
@@ -64,7 +64,7 @@ def load(p: Pass) -> Load:
         return _live(p, hot)
     raw: Obj = orjson.loads(hot.pool.doc)
     pool = pools.parse(raw)
-    waiters = [Box(one.obj, batchsandbox.parse(one.obj)) for one in hot.waiters]
+    waiters = gather.parsed(one.obj for one in hot.waiters)
     return Load(
         raw, pool, hot.ledger.ready and hot.ledger.uid == pool.uid, waiters, _stock(p, hot, waiters), hot.counts,
         hot.line, p.store.mirror.count("batchsandbox", "busy", p.key.member), hot.stock, hot.ledger.epoch,

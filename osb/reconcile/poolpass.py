@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from osb.api import batchsandbox, claims
+from osb.api import claims
 from osb.api.batchsandbox import BoxSpec
 from osb.api.key import BATCHSANDBOX, Key
 from osb.apply import poolplan
@@ -26,7 +26,7 @@ from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
 from osb.facts.poolview import PoolView, WaitingBox
 from osb.obs.log import get_logger
-from osb.reconcile import deliver, gather, memory, rebuild, serve, waiters
+from osb.reconcile import deliver, gather, memory, readable, rebuild, serve, waiters
 from osb.reconcile.beside import beside
 from osb.reconcile.contract import After, Done, Outcome
 from osb.reconcile.gather import Box
@@ -93,9 +93,9 @@ def _settle_box(
             alive[entry.slot] = pods.pod_fact(pod)
     if raw is None or raw["metadata"]["uid"] != uid:
         return dead + [_move("cancel", name, e, to="dirty") for name, e in entries.items() if e.slot in alive]
-    if not alive:
+    spec = readable.box(raw)
+    if not alive or readable.stands_in(spec):  # what cannot be read may name them: they stay reserved
         return dead
-    spec = batchsandbox.parse(raw)
     kept = claims.slots(spec)
     held = gather.matching(kept, gather.pods_named(p, "poolpod", [n for n, _ in kept.values()])) if kept else {}
     claim = Claim(pool=p.key.name, pool_uid=pool_uid, box=spec, raw=raw, pods=alive, held=held, first=False)
@@ -236,7 +236,7 @@ def _holders(p: Pass, entries: Any, known: dict[str, Box]) -> dict[str, Box]:
     for box, uid in missing:
         raw = gather.live(p, "batchsandbox", p.key.namespace, box.rpartition("/")[2])
         if raw is not None and raw["metadata"]["uid"] == uid:
-            found[uid] = Box(raw, batchsandbox.parse(raw))
+            found[uid] = Box(raw, readable.box(raw))
     return found
 
 

@@ -25,6 +25,7 @@ from typing import Any
 from osb.api import batchsandbox, claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.pool import PoolSpec
+from osb.api.reading import part
 from osb.apply.hand import in_parallel
 from osb.apply.poolplan import ADOPT
 from osb.errors import ApiError, NotFound
@@ -238,5 +239,6 @@ def _trusted(p: Pass, former: Former, pool: PoolSpec) -> bool:
     """A Redis that restarted with its data: only the boot differs, and the Pool's own mark is not ahead of it."""
     if not p.settings.ledger_trust_restart or not former.epoch or former.uid != pool.uid:
         return False
-    mark = (pool.status or {}).get("ledger") or {}
-    return not mark or (mark.get("epoch") == former.epoch and int(mark.get("seq") or 0) <= former.seq)
+    mark = part(pool.status, "ledger")
+    seq = mark.get("seq") or 0
+    return not mark or (mark.get("epoch") == former.epoch and isinstance(seq, int) and seq <= former.seq)

@@ -13,6 +13,7 @@ from typing import Any
 from osb.api import batchsandbox, claims, names
 from osb.api import pool as pools
 from osb.api.batchsandbox import BoxSpec
+from osb.api.reading import part, text
 from osb.apply.execute import execute
 from osb.config import Settings
 from osb.decide import snapshot as decision
@@ -56,8 +57,8 @@ def reconcile(p: Pass) -> Outcome:
 
 
 def _count(before: Obj, after: Obj | None) -> None:
-    was = (before.get("status") or {}).get("phase")
-    now = ((after or {}).get("status") or {}).get("phase")
+    was = part(before, "status").get("phase")
+    now = part(after or {}, "status").get("phase")
     if now != was and now in (names.SUCCEED, names.FAILED):
         metrics.inc("opensandbox_snapshots_total", result="succeed" if now == names.SUCCEED else "failed")
 
@@ -68,14 +69,14 @@ def look(p: Pass, raw: Obj) -> SnapshotView:
 
 
 def _view(p: Pass, raw: Obj) -> SnapshotView:
-    meta, status = raw["metadata"], raw.get("status") or {}
+    meta, status = raw["metadata"], part(raw, "status")
     box = _box(p, raw)
     pods, slots = _pods(p, box) if box is not None else ((), {})
     source = _source(p, status, box, pods=pods, slots=slots)
     pool_template, pool_revision = _pool(p, box)
     unpause = live(p, "job", p.key.namespace, unpause_name(meta["name"]))
     commit = live(p, "job", p.key.namespace, commit_name(meta["name"]))
-    node = status.get("sourceNodeName") or ((source or {}).get("spec") or {}).get("nodeName") or ""
+    node = text(status, "sourceNodeName") or ((source or {}).get("spec") or {}).get("nodeName") or ""
     return SnapshotView(
         now=p.now(), obj=raw, box=box, box_pods=pods, box_slots=slots, source=source, commit_job=commit,
         unpause_job=unpause, job_pods=_job_pods(p, raw, commit, unpause),
@@ -95,7 +96,7 @@ def options_of(s: Settings) -> SnapshotOptions:
 
 
 def _box(p: Pass, raw: Obj) -> BoxSpec | None:
-    name = str((raw.get("spec") or {}).get("sandboxName") or "")
+    name = text(part(raw, "spec"), "sandboxName")
     found = live(p, "batchsandbox", p.key.namespace, name) if name else None
     return batchsandbox.parse(found) if found is not None else None
 
@@ -110,7 +111,7 @@ def _source(
     p: Pass, status: Mapping[str, Any], box: BoxSpec | None, *, pods: tuple[PodFact, ...], slots: dict[int, PodFact]
 ) -> Obj | None:
     """The recorded pod by name and UID, before that the live candidate."""
-    name, uid = status.get("sourcePodName") or "", status.get("sourcePodUID") or ""
+    name, uid = text(status, "sourcePodName"), text(status, "sourcePodUID")
     if not name and box is not None:
         found = candidate(box, pods=pods, slots=slots)
         name, uid = (found.name, found.uid) if found is not None else ("", "")
@@ -134,7 +135,7 @@ def _job_pods(p: Pass, raw: Obj, *jobs: Obj | None) -> tuple[Obj, ...]:
 
 def _rivals(p: Pass, raw: Obj, source: Obj | None) -> tuple[str, ...]:
     """Active snapshots of the same pod that came first: two commits must not freeze one container."""
-    if source is None or (raw.get("status") or {}).get("phase") == names.COMMITTING:
+    if source is None or part(raw, "status").get("phase") == names.COMMITTING:
         return ()
     uid = source["metadata"]["uid"]
     others, _ = p.kube.all("snapshot", p.key.namespace)
@@ -143,10 +144,10 @@ def _rivals(p: Pass, raw: Obj, source: Obj | None) -> tuple[str, ...]:
         other["metadata"]["name"]
         for other in others
         if other["metadata"]["uid"] != raw["metadata"]["uid"]
-        and (other.get("status") or {}).get("sourcePodUID") == uid
-        and ((other.get("status") or {}).get("phase") or "") in ACTIVE
+        and part(other, "status").get("sourcePodUID") == uid
+        and (part(other, "status").get("phase") or "") in ACTIVE
         and not other["metadata"].get("deletionTimestamp")
-        and ((other.get("status") or {}).get("phase") == names.COMMITTING or _age(other) < mine)
+        and (part(other, "status").get("phase") == names.COMMITTING or _age(other) < mine)
     )
 
 

@@ -17,7 +17,7 @@ from osb.decide.waittext import waiting_message
 from osb.errors import ApiError, Conflict, NotFound
 from osb.facts.adds import Add
 from osb.facts.boxview import Waiting
-from osb.reconcile import boxview, gather
+from osb.reconcile import boxview, deliver, gather
 from osb.reconcile.gather import Box, Obj
 from osb.reconcile.poolload import Load
 from osb.reconcile.serve import Served
@@ -42,6 +42,9 @@ def tell(p: Pass, now: Load, served: Served) -> float | None:
     refresh = p.store.duty.hold(f"positions:{p.key.member}", p.token, REFRESH_SECONDS)
     news = [(box, _fresh(waiting, refresh)) for box, waiting in short if _is_news(box, _fresh(waiting, refresh))]
     results = in_parallel(p, lambda item: _write(p, *item), news)
+    for (box, _), result in zip(news, results, strict=True):
+        if isinstance(result, tuple):
+            deliver.remark(p, box.raw, box.spec)
     written = [one for one in results if isinstance(one, tuple)]
     for decided in (True, False):
         if stored := [raw for raw, versioned in written if versioned == decided]:

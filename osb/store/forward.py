@@ -6,6 +6,8 @@ dirty, object by object (spec/protocols.md 2, rule 1). Where two writers meet, t
 with the current entry, and only those objects are routed and put again. Next: the queue
 (`osb.store.queue`), whose wake-ups that script published.
 
+An object that our own code cannot read is left out and told once: it must not stop the stream of its kind.
+
 Own writes are no news: `own` leaves the writer's own key out, but only if the write carried the version its
 pass decided on; without one, the answer may contain somebody else's change.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 import orjson
@@ -29,12 +31,14 @@ from osb.facts.adds import Add
 from osb.facts.index import Entry
 from osb.facts.pod import PodFact
 from osb.facts.pod import decode as decode_pod
+from osb.obs import unread
 from osb.store import keys
 from osb.store.mirror import Answer, Delete, MirrorEntry, Moved, Opening, Put, entry_of, parts
 
 if TYPE_CHECKING:
     from osb.store.client import Store
 
+R = TypeVar("R")
 Object = dict[str, Any]
 Fact = Mapping[str, Any] | PodFact
 EntryOf = Callable[[str, Object], Entry]
@@ -84,6 +88,9 @@ class _Item:
     last: Fact | None = None  # of a deleted object: its last state, in case the mirror never had it
     known: _Known = _Known(None, Context())
 
+    def state(self, kind: str) -> tuple[str, str]:
+        return f"{kind}/{self.name}", self.version
+
     @property
     def old(self) -> bool:
         """The mirror has this version, or a newer one."""
@@ -104,15 +111,16 @@ class Forwarder:
         version."""
         total = PutSummary(0, 0, False)
         for part in parts(objs):
-            items = [self._item(kind, obj) for obj in part]
+            items = self._items(kind, part)
             total = _sum(total, self._put(kind, items, _Rules(own, versioned)))
         return total
 
     def delete(self, kind: str, obj: Object, *, own: Key | None = None, versioned: bool = False) -> PutSummary:
         """An object that is gone, in its last state (its version is that of the deletion)."""
-        item = self._item(kind, obj)
-        item.last, item.new = item.new, None
-        return self._delete(kind, [item], _Rules(own, versioned), self._delete_call(kind, fresh=own is None))
+        items = self._items(kind, [obj])
+        for item in items:
+            item.last, item.new = item.new, None
+        return self._delete(kind, items, _Rules(own, versioned), self._delete_call(kind, fresh=own is None))
 
     def relist(self, kind: str, pages: Iterable[Page]) -> str:
         """A complete list without resourceVersion; returns the version to watch from. Pages are asked for
@@ -130,9 +138,8 @@ class Forwarder:
         for page in pages:
             version = page.version if not version or _newer(version, page.version) else version
             for part in parts(page.items):
-                items = [self._item(kind, obj) for obj in part]
-                seen.update(item.name for item in items)
-                self._put(kind, items, rules)
+                seen.update(_name(obj) for obj in part)
+                self._put(kind, self._items(kind, part), rules)
         if not version:
             raise Gone(f"the list of {kind} had no page")
         self._prune(kind, version, opening, seen, rules)
@@ -151,7 +158,7 @@ class Forwarder:
             puts = [_as_put(kind, item, self._adds(kind, item, rules)) for item in todo]
             return self._store.mirror.put(kind, puts, fresh=rules.own is None)
 
-        self._look(kind, items, chained=True)
+        items = self._look(kind, items, chained=True)
         stale = [item for item in items if item.old]
         news = [item for item in items if not item.old]
         summary = PutSummary(0, 0, False)
@@ -185,7 +192,7 @@ class Forwarder:
                 ]
             )
 
-        self._look(kind, items, chained=False)
+        items = self._look(kind, items, chained=False)
         return self._rounds(kind, items, call)[0]
 
     def _prune(self, kind: str, version: str, opening: Opening, seen: set[str], rules: _Rules) -> None:
@@ -223,25 +230,45 @@ class Forwarder:
             raise Gone(f"{len(todo)} objects of {kind} never stood still, e.g. {todo[0].name}")
         return PutSummary(applied, len(stale), unsynced), stale
 
-    def _look(self, kind: str, items: list[_Item], *, chained: bool) -> None:
-        """Fill in what is known before; the second object of one name in a batch follows the first."""
+    def _look(self, kind: str, items: list[_Item], *, chained: bool) -> list[_Item]:
+        """Fill in what is known before; the second object of one name in a batch follows the first.
+
+        Returns those that can be read. The others are read live by their own passes, which say what is wrong.
+        """
+        questions = [(item, unread.tried(*item.state(kind), _question, kind, item)) for item in items]
+        asked = [(item, question) for item, question in questions if question is not None]
+        self._store.queue.add(add for item, question in questions if question is None for add in _own_key(kind, item))
         args: list[Any] = [_NEEDS.get(kind, "none"), keys.index_prefix("batchsandbox"), keys.LEDGER]
-        args += [msgspec.msgpack.encode(_question(kind, item)) for item in items]
+        args += [msgspec.msgpack.encode(question) for _, question in asked]
+        if not asked:
+            return []
         reply = self._store.scripts.call("mirror_before_v1", (keys.mirror(kind, "doc"),), args)
         latest: dict[str, MirrorEntry] = {}
-        for item, (raw, extra) in zip(items, reply, strict=True):
+        found: list[_Item] = []
+        for (item, _), (raw, extra) in zip(asked, reply, strict=True):
             entry = latest.get(item.name) or entry_of(raw)
             item.known = _Known(entry, _context(kind, extra))
             if chained and not item.old:
-                made = item.entry = item.entry or self._entry(kind, cast(Object, item.new))
+                made = item.entry = item.entry or unread.tried(
+                    *item.state(kind), self._entry, kind, cast(Object, item.new)
+                )
+                if made is None:
+                    self._store.queue.add(_own_key(kind, item))
+                    continue
                 latest[item.name] = MirrorEntry(item.version, made.uid, made.doc)
+            found.append(item)
+        return found
+
+    def _items(self, kind: str, objs: Iterable[Object]) -> list[_Item]:
+        made = (unread.tried(*unread.state(kind, obj), self._item, kind, obj) for obj in objs)
+        return [item for item in made if item is not None]
 
     def _item(self, kind: str, obj: Object) -> _Item:
         meta = obj["metadata"]
         # A version that is no number cannot be compared: "0" is never news, so the object is read live instead.
         text = str(meta.get("resourceVersion") or "")
         version = text if text.isdecimal() else "0"
-        name = f"{meta.get('namespace') or ''}/{meta['name']}"
+        name = _name(obj)
         if kind not in _PODS:
             return _Item(name, version, obj)
         entry = self._entry(kind, obj)
@@ -251,14 +278,28 @@ class Forwarder:
         old = _fact(kind, item.known.entry) or (item.last if item.new is None else None)
         if old is None and item.new is None:
             return ()
-        adds = self._route(kind, old, item.new, item.known.context)
+        adds = self._routed(kind, item, old)
         if rules.everything:
             if item.new is not None:
-                adds += self._route(kind, None, item.new, item.known.context)
+                adds += self._routed(kind, item, None)
             return tuple(_later(kind, item.name, adds))
         if rules.own is not None and rules.versioned:
             return tuple(add for add in adds if add.key != rules.own or add.at_ms is not None)
         return adds
+
+    def _routed(self, kind: str, item: _Item, old: Fact | None) -> tuple[Add, ...]:
+        """The keys of the table; of a change that it cannot judge the object's own key."""
+        adds = unread.tried(*item.state(kind), self._route, kind, old, item.new, item.known.context)
+        return _own_key(kind, item, "its change cannot be judged") if adds is None else adds
+
+
+def _own_key(kind: str, item: _Item, reason: str = "it cannot be mirrored") -> tuple[Add, ...]:
+    return (Add(key=of_member(_RECONCILED[kind], item.name), reason=reason),) if kind in _RECONCILED else ()
+
+
+def _name(obj: Object) -> str:
+    meta = obj["metadata"]
+    return f"{meta.get('namespace') or ''}/{meta['name']}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,22 @@ def test_a_detaching_sandbox_has_no_pool_ref_and_is_valid() -> None:
     assert parse(obj).detaching and parse(obj).problems == ()
 
 
+def test_a_template_with_a_wrong_type_makes_no_pod_and_is_named_where_it_is_wrong() -> None:
+    bad = {"metadata": {"labels": "x"}, "spec": {"containers": ["x"]}}
+    spec = parse(samples.box(spec={"poolRef": None, "template": bad}))
+    assert spec.template is None and spec.has_template and spec.barred == "NoPodSource"
+    assert [problem.field for problem in spec.invalid] == [
+        "spec.template.metadata.labels",
+        "spec.template.spec.containers[0]",
+        "spec.template",
+    ]
+
+
+def test_a_bad_template_beside_a_pool_is_told_and_bars_nothing() -> None:
+    spec = parse(samples.box(spec={"template": {"spec": {"containers": "x"}}}))
+    assert spec.barred == "" and [problem.field for problem in spec.invalid] == ["spec.template.spec.containers"]
+
+
 def test_a_template_beside_a_pool_is_allowed() -> None:
     spec = parse(samples.box(spec={"template": {"spec": {}}}))
     assert spec.has_template and spec.problems == ()

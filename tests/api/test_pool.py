@@ -120,6 +120,29 @@ def test_without_a_template_pods_are_served_but_none_is_created(template: Any) -
     assert "TemplateMissing" in [problem.reason for problem in spec.invalid]
 
 
+UNUSABLE = [
+    ({"spec": {"containers": "x"}}, "spec.template.spec.containers: must be a list of objects, not 'x'"),
+    ({"spec": {"containers": {"a": 1}}}, "spec.template.spec.containers: must be a list of objects, not {'a': 1}"),
+    ({"spec": {"containers": ["x"]}}, "spec.template.spec.containers[0]: must be an object, not 'x'"),
+    ({"spec": {"containers": [5]}}, "spec.template.spec.containers[0]: must be an object, not 5"),
+    ({"spec": 5}, "spec.template.spec: must be an object, not 5"),
+    ({"spec": {"volumes": "x"}}, "spec.template.spec.volumes: must be a list of objects, not 'x'"),
+    ({"metadata": "x"}, "spec.template.metadata: must be an object, not 'x'"),
+    ({"metadata": {"labels": "x"}}, "spec.template.metadata.labels: must be an object, not 'x'"),
+    ({"metadata": {"labels": ["a"]}}, "spec.template.metadata.labels: must be an object, not ['a']"),
+    ({"metadata": {"labels": {"a/b": 1}}}, "spec.template.metadata.labels[a/b]: must be a text, not 1"),
+    ({"metadata": {"annotations": [1]}}, "spec.template.metadata.annotations: must be an object, not [1]"),
+]
+
+
+@pytest.mark.parametrize(("part", "told"), UNUSABLE, ids=[told for _, told in UNUSABLE])
+def test_a_template_with_a_wrong_type_is_like_none_and_named_where_it_is_wrong(part: Any, told: str) -> None:
+    good = {"spec": {"containers": [{"name": "main", "image": "img:1"}]}}
+    spec = parse(samples.pool(spec={"template": {**good, **part}}))
+    assert not spec.creatable and spec.template is None
+    assert [(str(problem), problem.reason) for problem in spec.invalid] == [(told, "TemplateInvalid")]
+
+
 def test_the_template_stays_raw() -> None:
     template = {"spec": {"containers": [{"name": "a", "unknownToUs": {"x": [1]}}], "futureField": True}}
     assert parse(samples.pool(spec={"template": template})).template == template
@@ -187,6 +210,8 @@ def test_an_empty_restart_config_is_the_default(config: Any) -> None:
         {"retryInterval": "0s"},
         {"retryInterval": "soon"},
         {"retryInterval": 30},
+        {"retryInterval": "8761h"},
+        {"retryInterval": "9" * 400 + "h"},
         {"blacklist": "main"},
         {"blacklist": [1]},
         {"blacklist": ["main"]},

@@ -12,6 +12,7 @@ import yaml
 from osb.api.key import Key
 from osb.cli import look
 from osb.cli.context import key_of
+from osb.local.demo import pool_body
 from osb.reconcile.poolload import load
 from osb.store.client import connect
 from tests.cli.conftest import Called, Installation
@@ -71,6 +72,20 @@ def test_explain_of_a_pool_whose_ledger_is_lost_says_that_the_next_pass_rebuilds
     said = osbctl("explain", "pool", "small")
     assert said.code == 0, said.err
     assert "NOT READY" in said.out and "nobody is served: the ledger is rebuilt by the next pass" in said.out
+
+
+def test_a_pool_with_an_unusable_template_is_explained_and_planned(osbctl: Osbctl, installation: Installation) -> None:
+    body = pool_body()
+    body["metadata"]["name"] = "odd"
+    body["spec"]["template"]["spec"]["containers"] = "x"
+    installation.kube.create("pool", "default", body)
+    installation.until("it has a status", lambda: installation.status("pool", "odd").get("conditions"))
+    try:
+        said = osbctl("explain", "pool", "odd")
+        assert said.code == 0 and "spec.template.spec.containers: must be a list of objects" in said.out
+        assert osbctl("plan", "pool", "odd").code == 0
+    finally:
+        installation.kube.delete("pool", "default", "odd")
 
 
 @pytest.mark.parametrize("kind", ["pool", "sandbox", "snapshot"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from osb.api import names
 from osb.api.batchsandbox import BoxSpec
-from osb.api.pool import PoolSpec
+from osb.api.pool import PoolSpec, parse
 from osb.decide import assign_match as match
 from osb.decide.assign import Choice, assignable, choose, waiting
 from osb.decide.assign_profiles import BUILT_IN, MOST, Profile
@@ -77,6 +78,18 @@ def test_full_terminating_and_held_pools_are_not_eligible() -> None:
         "held": "it is on hold",
     }
     assert found.full == ("full",)
+
+
+def test_a_pool_that_can_make_no_pods_is_chosen_only_for_those_it_has() -> None:
+    broken = parse(
+        {
+            "metadata": {"namespace": "ns", "name": "a"},
+            "spec": {"template": {"spec": {"containers": "x"}}, "capacitySpec": {"poolMax": 9}},
+        }
+    )
+    assert chosen(broken, pool("z")).pool == "z"
+    assert chosen(broken).rejected == {"a": "it can make no pods, and too few are ready"}
+    assert chosen(replace(broken, status={"available": 1})).pool == "a"
 
 
 def test_a_pool_that_starts_from_zero_is_eligible() -> None:

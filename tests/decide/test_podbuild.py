@@ -105,21 +105,29 @@ def test_an_empty_patch_changes_nothing(patch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "patch",
+    ("patch", "field"),
     [
-        {"spec": {"containers": [{"image": "x"}]}},
-        {"spec": {"containers": [{"name": "main", "$patch": "bend"}]}},
-        7,
-        [1],
-        "{",
-        "[1]",
+        ({"spec": {"containers": [{"image": "x"}]}}, ".spec.containers[0]"),
+        ({"spec": {"containers": [{"name": "main", "$patch": "bend"}]}}, ".spec.containers[0].$patch"),
+        ({"spec": {"containers": "x"}}, ".spec.containers"),
+        ({"spec": {"containers": [{"name": [1]}]}}, ".spec.containers[0].name"),
+        ({"metadata": {"finalizers": 5}}, ".metadata.finalizers"),
+        ({"metadata": {"labels": {"a": True}}}, ".metadata.labels[a]"),
+        ({"metadata": {"ownerReferences": ["x"]}}, ".metadata.ownerReferences[0]"),
+        ({"metadata": "x"}, ".metadata"),
+        (7, ""),
+        (0, ""),
+        ([1], ""),
+        ([], ""),
+        ("{", ""),
+        ("[1]", ""),
     ],
-    ids=["no merge key", "unknown directive", "a number", "a list", "broken text", "text of a list"],
+    ids=repr,
 )
-def test_a_bad_patch_names_its_slot(patch: Any) -> None:
+def test_a_bad_patch_names_its_slot_and_the_place_in_it(patch: Any, field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         build(patch)
-    assert caught.value.field == "spec.shardPatches[0]"
+    assert caught.value.field == f"spec.shardPatches[0]{field}"
 
 
 def test_a_slot_beyond_the_patches_gets_the_plain_template() -> None:

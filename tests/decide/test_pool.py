@@ -193,6 +193,21 @@ def test_without_a_template_nothing_is_created_nothing_rolled_and_existing_pods_
     assert [e.reason for e in of(made, EmitEvent)] == [names.SPEC_INVALID]
 
 
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"template": None}, "spec.template: is missing: pods that exist are served, none can be made"),
+        ({"template": {"spec": 5}}, "spec.template.spec: must be an object, not 5"),
+        ({"scaleStrategy": 5}, "spec.scaleStrategy: must be an object, not 5"),
+    ],
+    ids=["no template", "no object in the template", "no object"],
+)
+def test_a_pool_that_is_not_ready_for_its_spec_names_the_field(spec: dict[str, Any], told: str) -> None:
+    made = plan(view(pool("0/5 0/10", **spec), []))
+    ready = condition(made, names.READY)
+    assert ready is not None and (ready["status"], ready["reason"], ready["message"]) == ("False", "SpecInvalid", told)
+
+
 # -- who leaves ----------------------------------------------------------------------------------------------
 
 

@@ -156,7 +156,7 @@ def test_an_edited_pool_ref_moves_nothing_while_the_record_names_this_pool() -> 
 
 
 def test_a_template_beside_the_pool_ref_does_not_take_a_sandbox_out_of_the_pool() -> None:
-    assert back({"a": entry("a")}, box("a", has_template=True)) == []
+    assert back({"a": entry("a")}, box("a", written={"spec": {}})) == []
 
 
 def test_a_quarantined_sandbox_keeps_its_pods_until_it_is_deleted() -> None:

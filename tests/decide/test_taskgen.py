@@ -117,6 +117,46 @@ def test_a_variable_from_elsewhere_is_refused_with_its_path() -> None:
         made(0, patch)
 
 
+GOOD = {"spec": {"process": {"command": ["run"], "env": [{"name": "A", "value": "1"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("template", "patch", "field"),
+    [
+        ({"spec": {**GOOD["spec"], "timeoutSeconds": "x"}}, None, "spec.taskTemplate.spec.timeoutSeconds"),
+        (
+            {"spec": {"process": {"command": ["x"], "timeoutSeconds": "x"}}},
+            None,
+            "spec.taskTemplate.spec.process.timeoutSeconds",
+        ),
+        (GOOD, {"spec": {"timeoutSeconds": "x"}}, "spec.shardTaskPatches[0].spec.timeoutSeconds"),
+        (GOOD, '{"spec":{"timeoutSeconds":"x"}}', "spec.shardTaskPatches[0].spec.timeoutSeconds"),
+        (GOOD, {"spec": {"process": {"env": "x"}}}, "spec.shardTaskPatches[0].spec.process.env"),
+        (GOOD, {"spec": "x"}, "spec.shardTaskPatches[0].spec"),
+        (GOOD, {"spec": {"process": None}}, "spec.shardTaskPatches[0].spec.process"),
+        (GOOD, {"spec": {"$patch": "replace"}}, "spec.shardTaskPatches[0].spec.process"),
+        ({"spec": {}}, {"spec": {"timeoutSeconds": 5}}, "spec.taskTemplate.spec.process"),
+        (
+            GOOD,
+            {"spec": {"process": {"env": [{"name": "B", "value": "1"}, {"name": "A", "value": [2]}]}}},
+            "spec.shardTaskPatches[0].spec.process.env[1].value",
+        ),
+        (
+            {"spec": {"process": {"command": ["x"], "env": [{"name": "A"}, {"name": "C", "value": []}]}}},
+            {"spec": {"process": {"env": [{"name": "B", "value": "1"}]}}},
+            "spec.taskTemplate.spec.process.env[1].value",
+        ),
+        (GOOD, {"spec": {"process": {"command": ["a", {}]}}}, "spec.shardTaskPatches[0].spec.process.command[1]"),
+        ({"spec": 5}, None, "spec.taskTemplate.spec"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_wrong_is_named_where_its_user_wrote_it(template: Any, patch: Any, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        made(0, patch, template=template)
+    assert caught.value.field == field
+
+
 def test_one_bad_patch_leaves_the_other_indexes_alone() -> None:
     tasks = generate_all("sbx", 3, template=TEMPLATE, patches=[{}, {"spec": {"process": None}}])
     assert isinstance(tasks[1], InvalidInput)

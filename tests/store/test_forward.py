@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from osb.api import names
+from osb.api import batchsandbox, names
 from osb.api.key import Key
-from osb.decide.route import Context
+from osb.decide.route import Context, route
 from osb.errors import Gone
 from osb.facts.adds import Add
+from osb.facts.index import entry
 from osb.facts.ledger import LedgerEntry
 from osb.facts.pod import decode
 from osb.store import keys
@@ -320,3 +321,45 @@ def test_many_watchers_and_a_relist_at_once_end_in_the_newest_state(redis_url: s
     assert [entry and entry.version for entry in entries.values()] == ["209"] * 8
     assert store.redis.hgetall(keys.RANK) == {}  # 209 is odd: nobody is ready
     assert store.mirror.index("poolpod", "owner", "warm-uid") == sorted(entries)
+
+
+# -- what our own code cannot read ------------------------------------------------------------
+
+
+def refusing(name: str) -> Callable[..., Any]:
+    """`entry` and `route` as they would fail for one object."""
+
+    def made(work: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(kind: str, *objs: Any) -> Any:
+            if any(isinstance(obj, dict) and obj["metadata"]["name"] == name for obj in objs):
+                raise AttributeError("'str' object has no attribute 'get'")
+            return work(kind, *objs)
+
+        return wrapped
+
+    return made
+
+
+def test_an_object_that_cannot_be_read_is_left_out_and_the_batch_goes_on(store: Store) -> None:
+    forward = Forwarder(store, entry=refusing("odd")(entry))
+    summary = forward.put("batchsandbox", [box("odd"), box("s1")])
+    assert summary.applied == 1 and store.mirror.names("batchsandbox") == ["ns/s1"]
+    assert dirty(store) == {POOL}
+    assert dirty(store, "batchsandbox") == {Key("batchsandbox", "ns", "odd")}, "its own pass says what is wrong"
+    assert forward.relist("batchsandbox", [Page([box("odd", 7), box("s1", 8)], "9")]) == "9"
+    assert store.mirror.names("batchsandbox") == ["ns/s1"]
+
+
+def test_a_change_that_cannot_be_judged_wakes_its_own_object(store: Store) -> None:
+    forward = Forwarder(store, route=refusing("s1")(route))
+    assert forward.put("batchsandbox", [box("s1"), box("s2")]).applied == 2
+    assert dirty(store, "batchsandbox") == {BOX} and dirty(store) == {POOL}
+
+
+def test_a_sandbox_that_cannot_be_parsed_wakes_itself_and_stops_no_batch(
+    store: Store, forward: Forwarder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = batchsandbox.parse
+    monkeypatch.setattr(batchsandbox, "parse", lambda obj: parse(obj) if obj["metadata"]["name"] != "odd" else 1 // 0)
+    assert forward.put("batchsandbox", [box("odd"), box("s1")]).applied == 1
+    assert dirty(store, "batchsandbox") == {Key("batchsandbox", "ns", "odd")} and dirty(store) == {POOL}
