@@ -6,10 +6,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from osb.local.redis import EmbeddedRedis
 from osb.store.client import Store, connect
+
+# A busy machine makes an example slow, not wrong. In CI the examples are the same each time: what a change broke fails
+# there, what chance finds is found by people.
+hypothesis.settings.register_profile(
+    "osb",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
+)
+hypothesis.settings.load_profile("osb")
 
 os.environ.pop("REDIS_URL", None)  # tests flush, freeze and kill their server: never the one of the environment
 
