@@ -38,6 +38,14 @@ from osb.errors import ConfigError, InvalidInput, NotFound, OsbError, StoreDown,
 EPILOG = "Exit codes: 0 done, 1 failed or something was found, 2 wrong usage or setting, 3 no such object."
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"osbctl {version('osb-controller')}")
+        raise typer.Exit
+
+
 def app() -> typer.Typer:
     """The whole command line."""
     made = typer.Typer(
@@ -45,6 +53,7 @@ def app() -> typer.Typer:
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
     )  # fmt: skip
+    made.callback()(_whole)
     free = {"allow_extra_args": True, "ignore_unknown_options": True}
     made.command("demo", epilog=demo.EXAMPLE)(demo.demo)
     made.command("up", epilog=up.EXAMPLE, context_settings=free)(up.up)
@@ -66,6 +75,12 @@ def app() -> typer.Typer:
     made.command("executor", epilog=executor.EXAMPLE, context_settings=whole)(executor.executor)
     made.command("completion", epilog=completion.EXAMPLE)(completion.completion)
     return made
+
+
+def _whole(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="print it and end"),
+) -> None:
+    """Run and inspect a controller of sandbox pools."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

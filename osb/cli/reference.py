@@ -20,6 +20,8 @@ Exit codes of every command:
 | {MISSING} | the object does not exist |
 | 130 | stopped by Ctrl-C |
 
+`osbctl --version` prints the version, `-h` the help of any command.
+
 Names are `namespace/name`, or a name in the namespace of `-n` (default `default`). Addresses come from REDIS_URL
 and KUBECONFIG, or `--redis-url` and `--kubeconfig`. Errors are one line on stderr that names the object and the remedy.
 """
