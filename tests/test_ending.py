@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from osb.ending import SAME_PRESS
 from tests.doubles.waiting import wait_until
 
 # Another process sends one signal a turn, each at a moment of its own, while this one looks again and again.
@@ -102,13 +104,29 @@ def test_a_program_that_hurries_is_told_of_the_second_ctrl_c_and_ended_by_the_th
     assert _line(program) == "waits"
     program.send_signal(signal.SIGTERM)
     assert _line(program) == "asked"
-    # The same wish once more, passed on by a launcher: nothing new
-    program.send_signal(signal.SIGTERM)
+    # Half a second later it is another press, and one is enough
+    assert program.stdout is not None
+    told = select.poll()
+    told.register(program.stdout, select.POLLIN)
+    assert told.poll(SAME_PRESS * 1000 + 100) == []
     program.send_signal(signal.SIGINT)
-    time.sleep(0)
-    wait_until(lambda: program.send_signal(signal.SIGINT) or program.poll() is not None, 10)
-    assert program.returncode == -signal.SIGINT
-    assert _line(program) == "urgent"
+    assert _line(program) == "urgent" and program.poll() is None
+    # And the third
+    program.send_signal(signal.SIGINT)
+    assert program.wait(10) == -signal.SIGINT
+
+
+def test_a_ctrl_c_that_a_launcher_passes_on_too_is_one_press() -> None:
+    code = """
+        import os, signal
+        from osb.ending import Ending
+        over = Ending(signal.SIGINT)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+        print(over.is_set(), over.urgent)
+    """
+    ended = subprocess.run(_python(code), capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "True False\n", ended.stderr
 
 
 def test_a_signal_handler_that_takes_a_lock_of_the_main_thread_does_its_work_aside() -> None:
