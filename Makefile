@@ -8,6 +8,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+NO_INDEX := echo "The install failed. It needs the Python package index (https://pypi.org, or PIP_INDEX_URL): is it reachable?"; exit 1
 PYTEST_ARGS ?= -n 2 -q
 
 .PHONY: demo test lint bench faults acceptance-real clean
@@ -17,17 +18,21 @@ check-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: osb needs Python 3.11 or newer"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian: python3.11-venv)"; exit 1; }
 
-$(VENV)/.run: requirements.lock pyproject.toml | check-python
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# The mark says that the environment is whole. One whose making was interrupted has a python and no pip, for good:
+# it is made anew. One with a finished install is whole too.
+$(VENV)/.made: | check-python
+	@test -e $(VENV)/.run || test -e $(VENV)/.dev || $(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.run: requirements.lock pyproject.toml | check-python $(VENV)/.made
 	@echo "installing what osb runs with ..."
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --require-hashes -r requirements.lock || { $(NO_INDEX); }
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock pyproject.toml | check-python
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | check-python $(VENV)/.made
 	@echo "installing what the tests need ..."
-	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --require-hashes -r requirements-dev.lock || { $(NO_INDEX); }
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.run
 

@@ -6,12 +6,13 @@ Celery's beat service calls `tick` in a loop and sleeps for what it returns. Nex
 from __future__ import annotations
 
 import os
+import signal
 import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-from celery import beat
+from celery import beat, signals
 
 from osb.config import Settings
 from osb.errors import OsbError
@@ -21,6 +22,7 @@ from osb.obs import log, metrics
 from osb.reconcile import quarantine
 from osb.reconcile.duties import Duties
 from osb.reconcile.installation import Installation
+from osb.reconcile.startup import first_look, trust_or_end
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
 
@@ -31,6 +33,19 @@ WAIT_SECONDS = 1.0
 say = log.get_logger("beat")
 
 
+@signals.beat_init.connect
+def _plain_end(**_: Any) -> None:
+    """Celery would close the scheduler inside its signal handler, which talks to Redis under locks of the turn that it
+    interrupted. Leaving the loop is enough: beat closes the scheduler on its way out.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+
+
+def _leave(*_: Any) -> None:
+    raise SystemExit
+
+
 class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
     """`tick` runs the duties while this beat holds the lease, else looks again a second later."""
 
@@ -38,6 +53,7 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
         self.me = uuid.uuid4().hex
         self.settings = Settings.from_env()
         self._store: Store | None = None
+        self._trusted = False
         self._acting = False
         self._next = 0.0
         super().__init__(*args, **kwargs)
@@ -47,6 +63,7 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
         log.setup(self.settings)
         if self.settings.metrics_port:
             metrics.serve(self.settings.metrics_port)
+        self._trusted = first_look(self.settings, "beat")
 
     def tick(self, *_: Any, **__: Any) -> float:
         """One turn. A failure is logged and tried again: beat never dies of a Redis or API outage."""
@@ -62,6 +79,9 @@ class Scheduler(beat.Scheduler):  # type: ignore[misc]  # celery ships no types
     def _turn(self) -> float:
         if self._store is None:
             store = connect_store(self.settings.redis_url, name="beat")
+            if not self._trusted:
+                trust_or_end(store, self.settings.redis_url)
+                self._trusted = True
             events = EventRecorder(connect_kube(self.settings, pool=2), "batchsandbox-controller")
             self.duties = Duties(
                 store,

@@ -15,7 +15,7 @@ from osb.obs.log import get_logger
 from osb.reconcile import quarantine
 from osb.reconcile.duties import Duties
 from osb.reconcile.pin import Foreign, pin
-from osb.reconcile.startup import tell_problems
+from osb.reconcile.startup import first_look, tell_problems, trust_or_end
 from osb.reconcile.world import World, make_world
 
 log = get_logger("worker")
@@ -23,14 +23,24 @@ log = get_logger("worker")
 _lock = threading.Lock()
 _world: World | None = None
 _pid = 0
+_trusted = False  # Redis was looked at; forked children need not look again
+
+
+def look_at_redis() -> None:
+    """Once, before anything else of a worker. A Redis that is away is looked at when there is a World."""
+    global _trusted
+    _trusted = first_look(Settings.from_env(), "worker")
 
 
 def world() -> World:
     """The process's World; made once per process, also after a fork."""
-    global _world, _pid
+    global _world, _pid, _trusted
     with _lock:
         if _world is None or _pid != os.getpid():
             _world, _pid = make_world(Settings.from_env(), role="worker"), os.getpid()
+            if not _trusted:
+                trust_or_end(_world.store, _world.settings.redis_url)
+                _trusted = True
             _same_cluster(_world)
             tell_problems(_world.settings)
             _start_duties(_world)

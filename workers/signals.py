@@ -12,6 +12,7 @@ from typing import Any
 from celery import signals
 
 from osb.config import Settings
+from osb.ending import aside
 from osb.obs import log, metrics
 from workers import process
 
@@ -21,6 +22,12 @@ HEARTBEAT_SECONDS = 5.0
 @signals.setup_logging.connect
 def _logging(**_: Any) -> None:
     log.setup(Settings.from_env())
+
+
+@signals.worker_init.connect
+def _started(**_: Any) -> None:
+    _logging()  # Celery sets logging up later, and what is wrong with Redis is the first thing to say
+    process.look_at_redis()
 
 
 @signals.worker_ready.connect
@@ -64,7 +71,8 @@ def _child(**_: Any) -> None:
 
 @signals.worker_shutting_down.connect
 def _stopping(**_: Any) -> None:
-    process.stopping()
+    """Celery sends this from its signal handler, and the main thread may be making the clients just then."""
+    aside(process.stopping)
 
 
 @signals.worker_shutdown.connect

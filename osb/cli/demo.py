@@ -6,17 +6,18 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
 import typer
 
+from osb.cli import preflight
 from osb.cli.context import FAILED, quit_with
 from osb.cli.demoworld import DemoWorld
 from osb.cli.install import install_definitions, release_lease, wait_ready
-from osb.config import Settings, duration
-from osb.errors import ConfigError, OsbError
+from osb.config import Settings
+from osb.ending import Ending
+from osb.errors import OsbError
 from osb.flags import BY_NAME
 from osb.local.demo import Story, StoryFailed
 from osb.local.demoview import Screen
@@ -37,14 +38,11 @@ def demo(
     keep: bool = typer.Option(False, "--keep-logs", help="leave the logs of all processes behind"),
 ) -> None:
     """Run everything on an embedded Redis and a simulated cluster, and show what it does. Touches nothing else."""
-    try:
-        duration(pod_ready)
-    except ValueError as error:
-        raise ConfigError(f"--pod-ready={pod_ready}: {error} is accepted") from error
+    seconds = preflight.pod_ready(pod_ready)
     folder = make_folder("osb-demo")
     code = 0
     try:
-        code = _play(folder, pod_ready=pod_ready, stay=stay)
+        code = _play(folder, seconds=seconds, pod_ready=pod_ready, stay=stay)
     finally:  # also when nobody reads the output any more
         if keep:
             folder = folder.rename(folder.with_name(folder.name.replace("osb-demo-", "osb-demo-kept-")))
@@ -55,19 +53,19 @@ def demo(
     quit_with(code)
 
 
-def _play(folder: Path, *, pod_ready: str, stay: bool | None) -> int:
-    over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: over.set())
+def _play(folder: Path, *, seconds: str, pod_ready: str, stay: bool | None) -> int:
+    over = Ending(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, hurries=True)
     _forget_settings()
     env = {"OSB_INSTALLATION": "demo", "OSB_HEALTH_PROBE_BIND_ADDRESS": "0"}
-    options = Options(folder=folder, env=env, simulate=True, threads=16, pod_ready=pod_ready, task_events=True,
+    options = Options(folder=folder, env=env, simulate=True, threads=16, pod_ready=seconds, task_events=True,
                       executors=EXECUTORS if sys.platform == "linux" else 0)  # fmt: skip
     screen = Screen()
-    everything = Everything(options, say=lambda line: screen.say("plain", line))
+    everything = Everything(options, say=lambda line: screen.say("plain", line), hurry=lambda: over.urgent)
     with screen:
         try:
-            return _tell(everything, screen, over, stay=screen.live is not None if stay is None else stay)
+            return _tell(
+                everything, screen, over, pod_ready=pod_ready, stay=screen.live is not None if stay is None else stay
+            )
         except _Stopped:
             screen.say("plain", "stopping")
             return 0 if screen.live is not None else 130
@@ -75,19 +73,17 @@ def _play(folder: Path, *, pod_ready: str, stay: bool | None) -> int:
             screen.say("error", f"the demo failed: {error}")
             return FAILED
         finally:
-            _end(everything)
+            _end(everything, over)
 
 
-def _tell(everything: Everything, screen: Screen, over: threading.Event, *, stay: bool) -> int:
+def _tell(everything: Everything, screen: Screen, over: Ending, *, pod_ready: str, stay: bool) -> int:
     started = time.monotonic()
     screen.say("plain", "starting: Redis, a simulated cluster, 1 watcher, 2 workers, beat, Flower ...")
     everything.start_servers()
     settings = Settings.from_env({**os.environ, **everything.env})
     install_definitions(settings)
     everything.start_controller(settings)
-    footer = _footer(everything)
-    for line in footer:
-        screen.say("plain", line)
+    _tell_addresses(everything, screen)
     wait_ready(everything, over)
     screen.say("plain", f"everything runs after {time.monotonic() - started:.1f} s")
 
@@ -96,14 +92,15 @@ def _tell(everything: Everything, screen: Screen, over: threading.Event, *, stay
             raise _Stopped
         everything.watch()
 
-    world = DemoWorld(settings, footer=tuple(footer), on_tick=look_after)
+    world = DemoWorld(settings, on_tick=look_after)
     world.show = screen.show
     try:
         begun = time.monotonic()
-        Story(world, screen.say, tasks=everything.options.executors > 0).run()
+        Story(world, screen.say, tasks=everything.options.executors > 0, pod_ready=pod_ready).run()
         screen.say("title", f"done: the story took {time.monotonic() - begun:.0f} s")
         if stay:
-            screen.say("plain", "everything goes on until Ctrl-C; try the lines below in another terminal")
+            screen.say("plain", "everything goes on until Ctrl-C")
+            _tell_addresses(everything, screen)
         while stay and not over.wait(0.2):
             world.tick()
     except _Stopped:
@@ -114,11 +111,13 @@ def _tell(everything: Everything, screen: Screen, over: threading.Event, *, stay
     return 0
 
 
-def _footer(everything: Everything) -> list[str]:
-    lines = [f"export KUBECONFIG={everything.kubeconfig} REDIS_URL={everything.redis_url}   # then kubectl, osbctl"]
+def _tell_addresses(everything: Everything, screen: Screen) -> None:
+    """As lines of the story: in the table a narrow terminal would break them, and half a line would be copied."""
+    screen.say("plain", "for kubectl and osbctl in another terminal:")
+    screen.say("plain", f"export KUBECONFIG={everything.kubeconfig} REDIS_URL={everything.redis_url}")
     if everything.flower_url:
-        lines.append(f"Flower: {everything.flower_url}   user {FLOWER_USER}, password {everything.flower_password}")
-    return lines
+        password = everything.flower_password
+        screen.say("plain", f"Flower: {everything.flower_url}   user {FLOWER_USER}, password {password}")
 
 
 def _forget_settings() -> None:
@@ -128,10 +127,10 @@ def _forget_settings() -> None:
             os.environ.pop(variable, None)
 
 
-def _end(everything: Everything) -> None:
+def _end(everything: Everything, over: Ending) -> None:
     everything.stop_controller()
     try:
-        if everything.redis_url and everything.kubeconfig:
+        if not over.urgent and everything.redis_url and everything.kubeconfig:
             release_lease(Settings.from_env({**os.environ, **everything.env}), everything.redis_url)
     except OsbError:
         pass  # the cluster that kept it goes away with the demo

@@ -28,11 +28,10 @@ Obj = dict[str, Any]
 class DemoWorld:
     """Implements `osb.local.demo.Stage`. `on_tick` is called while the story waits."""
 
-    def __init__(self, settings: Settings, *, footer: tuple[str, ...], on_tick: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, *, on_tick: Callable[[], None]) -> None:
         self.kube = connect(settings, pool=6)
         self.store = connect_store(settings.redis_url, name="demo")
         self.show: Callable[[Snapshot], None] = lambda now: None
-        self._footer = footer
         self._on_tick = on_tick
         self._created: dict[str, float] = {}
         self._served: dict[str, float] = {}
@@ -126,7 +125,6 @@ class DemoWorld:
             pools=[self._pool(pool) for pool in pools],
             sandboxes=[self._box(box) for box in sorted(boxes, key=lambda b: b["metadata"]["creationTimestamp"])],
             queues=[row for kind in KINDS if (row := self._queue(kind))],
-            footer=self._footer,
         )
 
     def _pool(self, pool: Obj) -> list[object]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from osb.config import Settings
-from osb.errors import AlreadyExists, ConfigError, NotFound, Refused
+from osb.ending import Ending
+from osb.errors import AlreadyExists, ConfigError, NotFound, Refused, StoreDown
 from osb.kube.client import connect
 from osb.kube.install import install_crds, make_namespace
 from osb.local.up import Everything
 
+if TYPE_CHECKING:
+    from osb.store.client import Store
+
 READY_SECONDS = 60.0
+ROLES = ("watcher", "worker", "beat")  # what their connections are called
 LEASE_REMEDY = "kubectl create namespace {}, or name another with --lease-namespace, or use none with --no-lease"
 
 
@@ -56,18 +62,30 @@ def lease_home(settings: Settings) -> bool:
 
 
 def release_lease(settings: Settings, redis_url: str) -> None:
-    """Give the installation's Lease up, so that another controller may act at once."""
+    """Give the installation's Lease up, so that another controller may act at once; not while others of it go on."""
     from osb.reconcile.installation import Installation
     from osb.store.client import connect as connect_store
 
     store = connect_store(redis_url, name="up")
     try:
-        Installation(store, settings).release()
+        if not _others(store):
+            Installation(store, settings).release()
     finally:
         store.close()
 
 
-def wait_ready(everything: Everything, over: threading.Event, *, timeout: float = READY_SECONDS) -> None:
+def _others(store: Store) -> bool:
+    """Whether processes of the installation are connected when our own have ended; False where one may not ask."""
+    from osb.store.scripts import redis_errors
+
+    try:
+        with redis_errors("look who is connected"):
+            return any(client.get("name") in ROLES for client in store.redis.client_list())
+    except StoreDown:
+        return False
+
+
+def wait_ready(everything: Everything, over: Ending | threading.Event, *, timeout: float = READY_SECONDS) -> None:
     """Until all that passes need is mirrored and workers and beat showed life. Raises ConfigError after `timeout`."""
     from osb.store.client import connect as connect_store
     from osb.store.mirror import KINDS

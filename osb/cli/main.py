@@ -43,6 +43,14 @@ EPILOG = (
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"osbctl {version('osb-controller')}")
+        raise typer.Exit
+
+
 def app() -> typer.Typer:
     """The whole command line."""
     made = typer.Typer(
@@ -50,6 +58,7 @@ def app() -> typer.Typer:
         add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
     )  # fmt: skip
+    made.callback()(_whole)
     free = {"allow_extra_args": True, "ignore_unknown_options": True}
     made.command("demo", cls=Command, epilog=demo.EXAMPLE)(demo.demo)
     made.command("up", cls=Command, epilog=up.EXAMPLE, context_settings=free)(up.up)
@@ -71,6 +80,12 @@ def app() -> typer.Typer:
     made.command("executor", cls=Command, epilog=executor.EXAMPLE, context_settings=whole)(executor.executor)
     made.command("completion", cls=Command, epilog=completion.EXAMPLE)(completion.completion)
     return made
+
+
+def _whole(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="print it and end"),
+) -> None:
+    """Run and inspect a controller of sandbox pools."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

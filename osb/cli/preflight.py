@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from osb.api.key import POOL
-from osb.config import Settings
+from osb.config import Settings, duration, masked_url
 from osb.errors import ConfigError, NotFound, Refused
 from osb.kube.client import connect
 from osb.local.up import Everything
@@ -48,6 +48,28 @@ def _free(flag: str, host: str, port: int) -> None:
         except (OSError, OverflowError) as error:
             words = getattr(error, "strerror", None) or error
             raise ConfigError(f"{flag}: port {port} cannot be used ({words}); choose another") from error
+
+
+def pod_ready(text: str) -> str:
+    """Seconds for the simulated cluster. Raises ConfigError; it would only say so after it was started."""
+    try:
+        seconds = duration(text)
+    except ValueError as error:
+        raise ConfigError(f"--pod-ready={text}: {error} is accepted") from error
+    if seconds < 0:
+        raise ConfigError(f"--pod-ready={text}: a duration from 0 on, such as 500ms or 2s, is accepted")
+    return f"{seconds:.6f}"
+
+
+def redis(url: str, warn: Callable[[str], None]) -> None:
+    """Somebody's own Redis is there and keeps what we write. Raises StoreDown, or ConfigError with the remedy."""
+    from osb.reconcile.startup import trust
+
+    store = connect_store(url, name="up")
+    try:
+        trust(store, url, warn=lambda text, fix: warn(f"warning: Redis {masked_url(url)}: {text}; {fix}"))
+    finally:
+        store.close()
 
 
 def cluster(settings: Settings) -> None:

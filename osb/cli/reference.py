@@ -21,6 +21,8 @@ Exit codes of every command:
 | {FAULT} | a fault of osbctl itself; `OSB_DEBUG=1` shows its stack |
 | 130 | stopped by Ctrl-C |
 
+`osbctl --version` prints the version, `-h` the help of any command.
+
 Names are `namespace/name`, or a name in the namespace of `-n` (default `default`). Addresses come from REDIS_URL
 and KUBECONFIG, or `--redis-url` and `--kubeconfig`. Errors, those of usage too, are one line on stderr that
 names the object and the remedy. An argument or option that is given but empty is refused. Commands that use both Redis

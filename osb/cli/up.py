@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,18 @@ import typer
 from osb.cli import output as out
 from osb.cli import preflight
 from osb.cli.install import install_definitions, lease_home, release_lease, wait_ready
-from osb.config import Settings, duration
+from osb.config import Settings
+from osb.ending import Ending
 from osb.errors import ConfigError, OsbError
 from osb.flags import FLAGS, to_env
+from osb.local.folder import hold
 from osb.local.folder import make as make_folder
 from osb.local.up import Everything, Options, given_cluster
 
 EXAMPLE = (
     "Own flags: --sim (a simulated cluster, also the default when no kubeconfig is given), --pod-ready 0.5s (in it), "
-    "--workers 2, --flower-port 0 (free port), --no-flower, --data-dir DIR (kept; default: temporary). "
+    "--workers 2, --flower-port 0 (free port), --no-flower, --data-dir DIR (of Redis and logs, kept; "
+    "default: temporary). --metrics-bind-address is the watcher's; workers and beat take the ports after it. "
     "All others: " + ", ".join(f"--{flag.name}" for flag in FLAGS) + ". Meanings: docs/settings.md. "
     "Example: osbctl up --sim --zap-log-level debug"
 )
@@ -52,6 +54,8 @@ def up(context: typer.Context) -> None:
     folder = Path(own.data_dir) if own.data_dir else make_folder("osb-up")
     try:
         preflight.folder(folder, "--data-dir" if own.data_dir else "TMPDIR")
+        if own.data_dir:
+            hold(folder, "--data-dir")
         _run(own, env, folder)
     finally:
         if not own.data_dir:
@@ -86,33 +90,41 @@ def _own(switches: set[str], values: dict[str, str]) -> Own:
         if not values[name].isdigit() or int(values[name]) < low:
             raise ConfigError(f"--{name}={values[name]}: a whole number from {low} on is accepted")
         numbers[name] = int(values[name])
-    try:
-        duration(values["pod-ready"])
-    except ValueError as error:
-        raise ConfigError(f"--pod-ready={values['pod-ready']}: {error} is accepted") from error
     return Own("sim" in switches, "no-flower" not in switches, numbers["workers"], numbers["flower-port"],
-               values["data-dir"], values["pod-ready"])  # fmt: skip
+               values["data-dir"], preflight.pod_ready(values["pod-ready"]))  # fmt: skip
 
 
 def _run(own: Own, env: dict[str, str], folder: Path) -> None:
     settings = Settings.from_env({**os.environ, **env})  # a bad value ends here, before anything was started
+    if own.sim and env.get("OSB_KUBECONFIG"):
+        raise ConfigError("--sim simulates a cluster and --kubeconfig names a real one: leave one of them out")
     cluster = "" if own.sim else given_cluster({**os.environ, **env})
     simulate = own.sim or not cluster
     redis_url = _redis(env)
     preflight.ports(
         settings, {**os.environ, **env}, flower=own.flower_port if own.flower else 0, processes=own.workers + 2
     )
+    if redis_url:
+        preflight.redis(redis_url, out.warn)
     if not simulate:
         preflight.cluster(settings)
+    over = Ending(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, hurries=True)
     everything = Everything(
         Options(
             folder=folder, env={"OSB_INSTALLATION": settings.installation, **env}, redis_url=redis_url,
             kubeconfig="" if simulate or cluster == "in-cluster" else cluster, simulate=simulate,
             workers=own.workers, flower=own.flower, flower_port=own.flower_port, pod_ready=own.pod_ready,
             task_events=settings.task_events or own.flower,
-        ), say=out.warn,
+        ), say=out.warn, hurry=lambda: over.urgent,
     )  # fmt: skip
-    over, mark = _until_signal(), ""
+    _serve(everything, over, own, simulate=simulate)
+    if over.urgent:
+        raise KeyboardInterrupt
+
+
+def _serve(everything: Everything, over: Ending, own: Own, *, simulate: bool) -> None:
+    """Start it, look after it until a signal, and end it in any case."""
+    settings, mark = Settings(), ""
     try:
         everything.start_servers()
         settings = Settings.from_env({**os.environ, **everything.env})
@@ -121,6 +133,8 @@ def _run(own: Own, env: dict[str, str], folder: Path) -> None:
             install_definitions(settings)
         elif lease_home(settings):
             out.say(f"namespace {settings.lease_home} did not exist: it was created for the installation's Lease")
+        if over.is_set():
+            return
         everything.start_controller(settings)
         _greet(everything, settings, simulate=simulate, named=own.sim)
         wait_ready(everything, over)
@@ -128,16 +142,17 @@ def _run(own: Own, env: dict[str, str], folder: Path) -> None:
         while not over.wait(0.5):
             everything.watch()
     finally:
-        _end(everything, settings, mark=mark, simulate=simulate)
+        # A second Ctrl-C leaves out the Lease: it runs out by itself.
+        _end(everything, settings, over, mark=mark, simulate=simulate)
 
 
-def _end(everything: Everything, settings: Settings, *, mark: str, simulate: bool) -> None:
+def _end(everything: Everything, settings: Settings, over: Ending, *, mark: str, simulate: bool) -> None:
     """Controller first, then the Lease, while the servers still answer; then those. No mark: nothing was taken."""
     everything.stop_controller()
     try:
-        if mark:
+        if mark and not over.urgent:
             release_lease(settings, everything.redis_url)
-        if mark and simulate:
+        if mark and simulate and not over.urgent:
             preflight.unclaim(everything.redis_url, mark)
     except OsbError as error:
         out.warn(f"the Lease was not released: {error}")
@@ -150,16 +165,11 @@ def _redis(env: dict[str, str]) -> str:
     return env.get("OSB_REDIS_URL") or os.environ.get("OSB_REDIS_URL") or os.environ.get("REDIS_URL") or ""
 
 
-def _until_signal() -> threading.Event:
-    over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: over.set())
-    return over
-
-
 def _greet(everything: Everything, settings: Settings, *, simulate: bool, named: bool) -> None:
     if simulate and not named:
         out.say("no kubeconfig was given: simulating a cluster (--kubeconfig PATH uses a real one)")
+    if settings.dry_run:
+        out.say("dry run (--dry-run): it watches and decides, and writes nothing but the installation's Lease")
     for warning in settings.warnings:
         out.warn(f"warning: {warning}")
     pairs = [

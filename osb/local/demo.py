@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+import yaml
+
 from osb.errors import OsbError
 
 Obj = dict[str, Any]
@@ -52,13 +54,14 @@ class Stage(Protocol):
 
 @dataclass(slots=True)
 class Story:
-    """`say(style, line)`: style is title, command, fact, why or plain."""
+    """`say(style, line)`: style is title, command, more (of that command), fact, why or plain."""
 
     stage: Stage
     say: Callable[[str, str], None]
     measured: dict[str, float] = field(default_factory=dict)
     about: list[str] = field(default_factory=list)  # sandboxes of the present step
     tasks: bool = True  # task executors listen in the pods
+    pod_ready: str = "2s"  # of the simulated pods, as it was asked for
 
     def run(self) -> None:
         steps = [(title, step) for title, step in STEPS if self.tasks or step is not _tasks]
@@ -77,9 +80,14 @@ class Story:
 
     # -- what steps are made of ----------------------------------------------------------------------------
 
-    def typed(self, *lines: str) -> None:
-        for line in lines:
-            self.say("command", line)
+    def typed(self, first: str, *more: str) -> None:
+        """One command, its further lines without a prompt."""
+        self.say("command", first)
+        for line in more:
+            self.say("more", line)
+
+    def applied(self, body: Obj) -> None:
+        self.typed(*apply_lines(body))
 
     def until(self, what: str, condition: Callable[[], Any], *, seconds: float = STEP_SECONDS) -> float:
         """Wait for it; how long it took."""
@@ -125,25 +133,25 @@ def box_body(name: str, replicas: int, **spec: Any) -> Obj:
     }  # fmt: skip
 
 
+def apply_lines(body: Obj, *, word: str = "'EOF'") -> list[str]:
+    """What a person pastes to create it. Block style: kubectl takes a document that begins with `{` for JSON."""
+    text = yaml.safe_dump(body, default_flow_style=None, sort_keys=False, width=100)
+    return [f"kubectl apply -f - <<{word}", *text.splitlines(), "EOF"]
+
+
 # -- the steps -------------------------------------------------------------------------------------------------
 
 
 def _warm(story: Story) -> None:
-    story.typed(
-        "kubectl apply -f - <<'EOF'",
-        f"{{apiVersion: {GROUP}/v1alpha1, kind: Pool, metadata: {{name: {POOL}}}, spec: {{",
-        "  capacitySpec: {bufferMin: 5, bufferMax: 20, poolMin: 0, poolMax: 50},",
-        "  template: {spec: {containers: [{name: main, image: registry.example/sandbox:1}]}}}}",
-        "EOF",
-        f"kubectl wait --for=condition=Ready pool/{POOL}",
-    )
+    story.applied(pool_body())
+    story.typed(f"kubectl wait --for=condition=Ready pool/{POOL}")
     story.stage.create("pool", pool_body())
     took = story.until("five ready idle pods", lambda: (story.status("pool", POOL).get("available") or 0) >= 5)
-    story.say("fact", f"5 pods are warm after {took:.1f} s (the simulated pods need 2 s to become Ready)")
+    story.say("fact", f"5 pods are warm after {took:.1f} s (simulated pods become Ready after {story.pod_ready})")
 
 
 def _ten(story: Story) -> None:
-    story.typed("kubectl apply -f - <<'EOF'", _brief(BATCH, 10), "EOF")
+    story.applied(box_body(BATCH, 10))
     story.about = [BATCH]
     story.stage.create("batchsandbox", box_body(BATCH, 10))
     story.until("the first pods", lambda: story.status("batchsandbox", BATCH).get("allocated"))
@@ -156,7 +164,7 @@ def _ten(story: Story) -> None:
 def _ones(story: Story) -> None:
     story.until("warm pods again", lambda: (story.status("pool", POOL).get("available") or 0) >= 5)
     names = [f"one-{number}" for number in range(10)]
-    story.typed("for i in $(seq 0 9); do kubectl apply -f - <<EOF", _brief("one-$i", 1), "EOF", "done")
+    story.typed(*ones_lines())
     story.about = names
     for name in names:
         story.stage.create("batchsandbox", box_body(name, 1))
@@ -178,6 +186,11 @@ def _lost(story: Story) -> None:
     lost = _condition(story.status("batchsandbox", BATCH), "PodLost")
     if lost:
         story.say("why", f"status   PodLost {lost.get('reason')}: {lost.get('message')}")
+
+
+def ones_lines() -> list[str]:
+    first, *more = apply_lines(box_body("one-$i", 1), word="EOF")
+    return [f"for i in $(seq 0 9); do {first}", *more, "done"]
 
 
 def _replaced(story: Story, victim: str) -> bool:
@@ -214,21 +227,21 @@ def _settled(story: Story, allocated: int) -> bool:
 WORK = ("sleep 1", "sleep 2; echo done", "exit 3", "sleep 5", "sleep 7")
 
 
-def _tasks(story: Story) -> None:
-    """Five different tasks on warm pods; each gives its pod back as soon as it is over."""
-    story.until("warm pods again", lambda: (story.status("pool", POOL).get("available") or 0) >= len(WORK))
-    story.typed("kubectl apply -f - <<'EOF'",
-                f"{{apiVersion: {GROUP}/v1alpha1, kind: BatchSandbox, metadata: {{name: work}}, spec: {{",
-                f"  poolRef: {POOL}, replicas: 5, taskResourcePolicyWhenCompleted: Release,",
-                "  taskTemplate: {spec: {process: {command: [/bin/sh, -c]}}}, shardTaskPatches: [",
-                *(f"    {{spec: {{process: {{args: ['{script}']}}}}}}," for script in WORK),
-                "  ]}}", "EOF")  # fmt: skip
-    story.about = ["work"]
-    held = story.status("pool", POOL).get("allocated") or 0
-    story.stage.create("batchsandbox", box_body(
+def work_body() -> Obj:
+    return box_body(
         "work", len(WORK), taskResourcePolicyWhenCompleted="Release",
         taskTemplate={"spec": {"process": {"command": ["/bin/sh", "-c"]}}},
-        shardTaskPatches=[{"spec": {"process": {"args": [script]}}} for script in WORK]))  # fmt: skip
+        shardTaskPatches=[{"spec": {"process": {"args": [script]}}} for script in WORK],
+    )  # fmt: skip
+
+
+def _tasks(story: Story) -> None:
+    """Five different tasks on warm pods; each gives its pod back when it is over."""
+    story.until("warm pods again", lambda: (story.status("pool", POOL).get("available") or 0) >= len(WORK))
+    story.applied(work_body())
+    story.about = ["work"]
+    held = story.status("pool", POOL).get("allocated") or 0
+    story.stage.create("batchsandbox", work_body())
     told: list[str] = []
 
     def over() -> bool:
@@ -242,7 +255,8 @@ def _tasks(story: Story) -> None:
 
     took = story.until("all tasks are over and all pods are back", over)
     story.until("the pool has them", lambda: _settled(story, held))
-    story.say("fact", f"all five over and back in the pool after {took:.1f} s, each as soon as its task had ended")
+    story.say("fact", f"all five over and back in the pool after {took:.1f} s; tasks are looked at every 3 s, "
+                      "and each pod went back with the look that found its task over")  # fmt: skip
     story.tell_events("work", "PodReleased")
 
 
@@ -255,11 +269,6 @@ STEPS: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("A batch is scaled down", _down),
     ("Five tasks, each giving its pod back when it is over", _tasks),
 )
-
-
-def _brief(name: str, replicas: int) -> str:
-    return (f"{{apiVersion: {GROUP}/v1alpha1, kind: BatchSandbox, metadata: {{name: {name}}}, "
-            f"spec: {{poolRef: {POOL}, replicas: {replicas}}}}}")  # fmt: skip
 
 
 def _pods(story: Story, name: str) -> list[str]:

@@ -6,7 +6,7 @@ The table redraws itself at most four times a second from whatever `Snapshot` it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -15,20 +15,28 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-STYLES = {"title": "bold", "command": "cyan", "fact": "green", "why": "dim", "plain": "", "error": "bold red"}
-INDENT = {"title": "", "command": "   $ ", "fact": "   ✔ ", "why": "     ", "plain": "", "error": ""}
+STYLES = {
+    "title": "bold",
+    "command": "cyan",
+    "more": "cyan",
+    "fact": "green",
+    "why": "dim",
+    "plain": "",
+    "error": "bold red",
+}
+INDENT = {"title": "", "command": "$ ", "more": "", "fact": "   ✔ ", "why": "     ", "plain": "", "error": ""}
+COPIED = ("command", "more", "plain")
 Row = Sequence[object]
 NAME, CELL = 32, 60  # characters of a row's name and of its other cells at most
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Rows of the three tables, and the lines that stay on the screen (addresses)."""
+    """Rows of the three tables."""
 
     pools: Sequence[Row] = ()
     sandboxes: Sequence[Row] = ()
     queues: Sequence[Row] = ()
-    footer: Sequence[str] = field(default_factory=tuple)
 
 
 class Screen:
@@ -37,7 +45,6 @@ class Screen:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
         self.live: Live | None = None
-        self._before = ""
         if self.console.is_terminal:
             self.live = Live(Text(""), console=self.console, refresh_per_second=4, transient=False)
 
@@ -53,13 +60,12 @@ class Screen:
             self.live.stop()
 
     def say(self, style: str, line: str) -> None:
-        """One line of the story; further lines of one command continue it without the prompt."""
-        indent = INDENT[style] if style != "command" or self._before != "command" else "     "
-        self._before = style
+        """One line of the story. Those of a command begin at the margin and are never broken: they are for copying."""
+        indent = INDENT[style]
         if style == "title":
             self.console.print()
         text = Text(line, style=STYLES[style])
-        if self.live is None or not indent:
+        if self.live is None or style in COPIED:
             self.console.print(Text(indent) + text, soft_wrap=True)
             return
         row = Table.grid()
@@ -75,7 +81,7 @@ class Screen:
 
 def view(now: Snapshot, *, height: int = 40) -> RenderableType:
     """The tables; sandboxes are cut to what fits a screen of `height` lines."""
-    room = max(3, height - len(now.pools) - len(now.queues) - len(now.footer) - 14)
+    room = max(3, height - len(now.pools) - len(now.queues) - 14)
     shown = list(now.sandboxes[:room])
     parts: list[RenderableType] = [
         Rule(style="dim"),
@@ -85,7 +91,6 @@ def view(now: Snapshot, *, height: int = 40) -> RenderableType:
     if len(now.sandboxes) > room:
         parts.append(Text(f"  and {len(now.sandboxes) - room} more sandboxes", style="dim"))
     parts.append(_table("queues", ["queue", "now", "later", "running", "due", "oldest"], now.queues))
-    parts += [Text(line, style="yellow") for line in now.footer]
     return Group(*parts)
 
 

@@ -23,6 +23,7 @@ from osb.errors import ConfigError
 _PR_SET_PDEATHSIG = 1
 FIRST_PAUSE = 0.5  # seconds before the first restart; doubles up to the last
 LAST_PAUSE = 15.0
+HURRY_SECONDS = 0.1  # between two looks whether somebody lost patience
 STEADY = 20.0  # a program that ran this long starts over with the first pause
 
 
@@ -67,10 +68,16 @@ class Running:
 
 
 class Supervisor:
-    """`start` programs, call `watch` often, `stop` at the end. `say` gets one line for each thing that happens."""
+    """`start` programs, call `watch` often, `stop` at the end. `say` gets one line for each thing that happens.
 
-    def __init__(self, folder: Path, *, say: Callable[[str], None] = lambda line: None) -> None:
+    `hurry` is asked while the end of a program is awaited: once True, nothing gets its grace any more.
+    """
+
+    def __init__(
+        self, folder: Path, *, say: Callable[[str], None] = lambda line: None, hurry: Callable[[], bool] = lambda: False
+    ) -> None:
         self.folder = folder
+        self._hurry = hurry
         self.running: list[Running] = []
         self._say = say
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +115,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stop everything in the reverse order of the start; SIGKILL for what outlives its grace. Safe to repeat."""
         for one in reversed(self.running):
-            stop_process(one.process, grace=one.program.grace)
+            stop_process(one.process, grace=one.program.grace, hurry=self._hurry)
         self.running.clear()
 
     def _spawn(self, one: Running) -> None:
@@ -125,14 +132,18 @@ class Supervisor:
         one.started = time.monotonic()
 
 
-def stop_process(process: subprocess.Popen[bytes] | None, *, grace: float) -> None:
+def stop_process(
+    process: subprocess.Popen[bytes] | None, *, grace: float, hurry: Callable[[], bool] = lambda: False
+) -> None:
     """SIGTERM to the process group, then SIGKILL to whatever of the group is left."""
     if process is None:
         return
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(grace)
+        end = time.monotonic() + grace
+        while process.returncode is None and time.monotonic() < end and not hurry():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(HURRY_SECONDS)
     _signal_group(process.pid, signal.SIGKILL)
     process.wait()
 

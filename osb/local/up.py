@@ -51,9 +51,15 @@ class Options:
 class Everything:
     """The processes of one installation on this machine. Call `stop` in any case; it may be repeated."""
 
-    def __init__(self, options: Options, *, say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        say: Callable[[str], None] = lambda line: None,
+        hurry: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.options = options
-        self.supervisor = Supervisor(options.folder / "logs", say=say)
+        self.supervisor = Supervisor(options.folder / "logs", say=say, hurry=hurry)
         self._say = say
         self.redis: EmbeddedRedis | None = None
         self.redis_url = options.redis_url
@@ -144,10 +150,18 @@ class Everything:
     def _worker(self, number: int, settings: Settings) -> list[str]:
         threads = self.options.threads or max(4, -(-sum(settings.concurrency.values()) // self.options.workers))
         command = _celery(
-            "workers", "worker", "-n", f"worker{number}@%h", "-Q", QUEUES, "-P", "threads", "-c", str(threads),
-            "--without-gossip", "--without-mingle",
+            "workers", "worker", "-n", f"worker{number}@{self._node}", "-Q", QUEUES, "-P", "threads",
+            "-c", str(threads), "--without-gossip", "--without-mingle",
         )  # fmt: skip
         return [*command, "-E"] if self._events else command
+
+    @property
+    def _node(self) -> str:
+        """After the @ of Celery's names: this machine, and on a Redis that others use too, this process.
+
+        Two workers of one name would answer for each other, in Flower and to remote control.
+        """
+        return f"%h-{os.getpid()}" if self.options.redis_url else "%h"
 
     @property
     def _events(self) -> bool:

@@ -25,6 +25,7 @@ import orjson
 import structlog
 
 from osb.config import Settings
+from osb.ending import aside
 from osb.obs.logfile import Output, RotatedFile, Stream
 from osb.obs.redact import redacted
 
@@ -52,7 +53,7 @@ class _State:
         self.configured = INFO
         self.console = False
         self.outputs: list[Output] = [Stream(sys.stderr)]
-        self.lock = threading.RLock()  # a signal handler writes a line too
+        self.lock = threading.RLock()  # a finalizer's line may come in the middle of another
         self.second = 0
         self.seen: dict[tuple[str, str], int] = {}
 
@@ -123,7 +124,7 @@ def setup(settings: Settings) -> None:
         _state.outputs = _outputs(settings)
     _capture_libraries()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGUSR1, lambda *_: toggle())
+        signal.signal(signal.SIGUSR1, lambda *_: _signalled())
 
 
 def level_of(text: str) -> int:
@@ -134,11 +135,16 @@ def level_of(text: str) -> int:
 
 
 def toggle() -> None:
-    """Between debug and the configured level (info when debug is configured). Says so."""
+    """Between debug and the configured level (info when debug is configured)."""
     quiet = INFO if _state.configured == DEBUG else _state.configured
-    level = quiet if _state.level == DEBUG else DEBUG
-    set_level(level)
-    _write(INFO, "log", "obs/log.py", "log level changed", {"now": _NAMES.get(level, str(level))})
+    set_level(quiet if _state.level == DEBUG else DEBUG)
+
+
+def _signalled() -> None:
+    """The level counts from here on; the line is another thread's, as this one may be in the middle of a line."""
+    toggle()
+    level = _NAMES.get(_state.level, str(_state.level))
+    aside(lambda: _write(INFO, "log", "obs/log.py", "log level changed", {"now": level}))
 
 
 def set_level(level: int) -> None:

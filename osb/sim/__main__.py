@@ -15,9 +15,9 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
+from osb.ending import Ending
 from osb.sim.cluster import SimCluster
 from osb.sim.kubelet import FakeKubelet
 from osb.sim.script import seconds
@@ -76,9 +76,7 @@ def main() -> None:
     if arguments.kubelet_for:
         asyncio.run(_kubelet(arguments))
         return
-    over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+    over = Ending()
     folder = arguments.dir or Path(tempfile.mkdtemp(prefix="osb-sim-"))
     gc.set_threshold(50_000, 20, 50)  # many objects that stay: full collections would cost more than they find
     cluster = SimCluster.start(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from osb.config import Settings, masked_url
+from osb.ending import Ending
 from osb.errors import ConfigError, OsbError, StoreDown
 from osb.obs import log, metrics
 from osb.watch.probes import Probes
@@ -30,9 +29,7 @@ def run() -> int:
     settings = Settings.from_env()
     log.setup(settings)
     say.info("starting", settings=settings.effective(), warnings=list(settings.warnings))
-    over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+    over = Ending()
     watcher = Watcher(settings)
     servers = _servers(settings, watcher)
     try:
@@ -50,7 +47,7 @@ def run() -> int:
     return 0
 
 
-def _started(watcher: Watcher, over: threading.Event) -> bool:
+def _started(watcher: Watcher, over: Ending) -> bool:
     """Connect, as often as it takes: a Redis that is away at the start is no reason for a crash loop."""
     pause, told = 0.5, -TELL_AGAIN_SECONDS
     where = masked_url(watcher.settings.redis_url)
@@ -73,7 +70,7 @@ def _started(watcher: Watcher, over: threading.Event) -> bool:
     return False
 
 
-def _beat(watcher: Watcher, over: threading.Event) -> None:
+def _beat(watcher: Watcher, over: Ending) -> None:
     """Touch the heartbeat file, when one is wanted, as long as every stream shows life."""
     name = os.environ.get("OSB_HEARTBEAT_FILE", "")
     touched = 0.0

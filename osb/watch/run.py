@@ -22,6 +22,7 @@ from osb.obs import heap
 from osb.obs.log import get_logger
 from osb.reconcile.installation import Installation
 from osb.reconcile.pin import pin
+from osb.reconcile.startup import trust
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
 from osb.store.forward import Forwarder
@@ -60,6 +61,7 @@ class Watcher:
     store: Store | None = None
     installation: Installation | None = None
     mark: str = ""  # of the cluster, in Redis
+    _trusted: bool = False  # Redis was looked at, and its warnings told
     _ours: tuple[float, bool] = (-LEASE_LOOK_SECONDS, False)
 
     def start(self) -> None:
@@ -67,6 +69,9 @@ class Watcher:
         self.close_clients()
         self.kube = connect_kube(self.settings, pool=len(SOURCES) * (max(1, len(self.settings.namespaces)) + 1) + 4)
         self.store = connect_store(self.settings.redis_url, name="watcher")
+        if not self._trusted:
+            trust(self.store, self.settings.redis_url)
+            self._trusted = True
         self.mark = pin(self.store, self.kube, self.settings)
         self.installation = Installation(self.store, self.settings)
         forward = Forwarder(self.store)

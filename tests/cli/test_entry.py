@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 HEAVY = ("typer", "rich", "redis", "kubernetes", "celery", "aiohttp")
 
@@ -23,6 +24,11 @@ def _loaded(arguments: list[str]) -> set[str]:
 
 def test_the_executor_loads_nothing_of_the_controllers_libraries() -> None:
     assert not _loaded(["executor", "--listen-addr", "127.0.0.1:0"]) & set(HEAVY)
+
+
+def test_the_version_is_printed_for_who_reports_a_bug() -> None:
+    asked = subprocess.run([sys.executable, "-m", "osb.cli", "--version"], capture_output=True, text=True, timeout=60)
+    assert (asked.returncode, asked.stdout) == (0, f"osbctl {version('osb-controller')}\n")
 
 
 def test_an_unknown_command_still_ends_with_usage() -> None:

@@ -67,6 +67,26 @@ def test_the_end_of_a_vital_program_is_an_error_with_its_last_words(supervisor: 
         supervisor.watch()
 
 
+def test_who_loses_patience_does_not_wait_for_the_grace_of_a_deaf_program(tmp_path: Path) -> None:
+    one = Supervisor(tmp_path, hurry=lambda: True)
+    deaf = one.start(Program(name="deaf", command=DEAF, grace=100.0))
+    until("it is deaf", lambda: "deaf" in deaf.tail())
+    started = time.monotonic()
+    one.stop()
+    assert time.monotonic() - started < 50 and not deaf.alive
+
+
+def test_a_folder_is_held_by_one_process_until_that_ends(tmp_path: Path) -> None:
+    code = "import sys, pathlib; from osb.local.folder import hold; hold(pathlib.Path(sys.argv[1]), '--data-dir')\n"
+    holds = [sys.executable, "-c", code + "print('held', flush=True); sys.stdin.read()", str(tmp_path)]
+    with subprocess.Popen(holds, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        with pytest.raises(ConfigError, match=rf"--data-dir={tmp_path}: process {other.pid} works in this folder"):
+            folder.hold(tmp_path, "--data-dir")
+        other.kill()
+    os.close(folder.hold(tmp_path, "--data-dir"))
+
+
 def test_a_command_that_does_not_exist_is_an_error_that_names_it(supervisor: Supervisor) -> None:
     with pytest.raises(ConfigError, match="broken cannot be started"):
         supervisor.start(Program(name="broken", command=["/does/not/exist"]))

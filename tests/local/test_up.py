@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,8 +18,13 @@ import psutil
 import pytest
 
 from osb.cli.up import split
+from osb.config import Settings
 from osb.errors import ConfigError
 from osb.flags import FLAGS, to_env
+from osb.kube.client import connect as connect_kube
+from osb.local import demo as story
+from osb.local.folder import hold
+from osb.local.redis import EmbeddedRedis
 from osb.local.up import given_cluster
 from osb.store.client import connect
 from tests.local.test_supervise import until
@@ -91,7 +97,11 @@ def test_the_demo_tells_its_whole_story_ends_with_zero_and_leaves_nothing(start,
         "Five tasks",
     ):
         assert title in demo.text
-    assert "$ kubectl apply" in demo.text and "decided  " in demo.text
+    for body in (story.pool_body(), story.box_body("ten", 10), story.work_body()):
+        assert "\n$ " + "\n".join(story.apply_lines(body)) + "\n" in demo.text
+    assert "\n$ " + "\n".join(story.ones_lines()) + "\n" in demo.text
+    assert "simulated pods become Ready after 0.2s" in demo.text
+    assert "decided  " in demo.text
     assert re.search(r"create → all 10 endpoints in [\d,]+ ms", demo.text)
     assert "PodLost" in demo.text and "event    Expired" in demo.text
     assert "0 run, 4 succeeded, 1 failed; pods held: 0" in demo.text
@@ -129,10 +139,96 @@ def _status(url: str) -> int:
         return 0
 
 
-def test_nothing_is_left_when_up_is_killed(start) -> None:  # type: ignore[no-untyped-def]
+def test_a_second_ctrl_c_does_not_wait_for_a_frozen_worker_and_leaves_nothing_either(start, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     up = start("up", "--no-flower", "--workers", "1")
     until("it is ready", lambda: up.says("\nready\n"), 60)
-    assert len(up.seen) >= 5
+    (worker,) = [one for one in up.seen.values() if "worker1" in " ".join(one.cmdline())]
+    worker.suspend()
+    # When it is stopped, and again as long as it goes on (the second is another wish after half a second only)
+    up.process.send_signal(signal.SIGINT)
+    presses = time.monotonic()
+
+    def ended() -> bool:
+        if time.monotonic() - presses > 1 and len(pressed) < 1:
+            pressed.append(up.process.send_signal(signal.SIGINT))
+        return up.process.poll() is not None
+
+    pressed: list[None] = []
+    until("its end", ended, 12)  # the worker has 15 s of grace
+    assert (up.process.returncode, len(pressed)) == (130, 1), up.text
+    until("everything is gone", lambda: up.left() == [])
+    assert list(tmp_path.glob("osb-up-*")) == []
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    """A Redis that the test may spoil."""
+    own = EmbeddedRedis(tmp_path / "redis")
+    own.start()
+    yield own
+    own.stop()
+
+
+def test_two_ups_on_one_redis_are_one_installation_with_workers_of_different_names(
+    start,
+    server: EmbeddedRedis,  # type: ignore[no-untyped-def]
+) -> None:
+    # Given an `up` on a Redis of somebody's own, which evicts as soon as it is given a limit
+    store = connect(server.url, name="test")
+    store.redis.config_set("maxmemory-policy", "allkeys-lru")
+    few = ("--no-flower", "--workers", "1", "--redis-url", server.url, "--installation", "one")
+    first = start("up", "--sim", *few)
+    until("it is ready", lambda: first.says("\nready\n"), 60)
+    assert "warning: Redis" in first.text and "set maxmemory-policy noeviction" in first.text
+    found = re.search(r"cluster: +(\S+)", first.text)
+    assert found
+    # When another one adds workers to it
+    second = start("up", *few, "--kubeconfig", found[1])
+    until("it is ready too", lambda: second.says("\nready\n"), 60)
+    # Then their workers have names of their own
+    names = store.redis.smembers("_kombu.binding.celery.pidbox")
+    assert len([name for name in names if b"worker1@" in name]) == 2, names
+    # And the end of the second leaves the installation's Lease to the first
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait(30) == 0, second.text
+    kube = connect_kube(Settings(kubeconfig=found[1], redis_url=server.url), pool=1)
+    (lease,), _ = kube.all("lease", "opensandbox-system")
+    assert lease["spec"]["holderIdentity"]
+    kube.close()
+    store.close()
+    first.process.send_signal(signal.SIGTERM)
+    assert first.process.wait(30) == 0, first.text
+
+
+def test_a_folder_in_use_is_refused_in_one_line_before_anything_starts(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    held = hold(kept, "--data-dir")
+    command = [*COMMAND, "up", "--sim", "--data-dir", str(kept)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    os.close(held)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"osbctl: --data-dir={kept}: process {os.getpid()} works in this folder")
+    assert [one.name for one in kept.iterdir()] == ["lock"] and len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", ["-1s", "soon"])
+def test_a_demo_with_a_wrong_time_ends_with_one_line_and_leaves_nothing(
+    value: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = [*COMMAND, "demo", f"--pod-ready={value}"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"osbctl: --pod-ready={value}: ") and len(ended.stderr.splitlines()) == 1
+    assert list(tmp_path.glob("osb-demo*")) == []
+
+
+def test_nothing_is_left_when_up_is_killed_and_a_dry_run_says_that_it_is_one(start) -> None:  # type: ignore[no-untyped-def]
+    up = start("up", "--no-flower", "--workers", "1", "--dry-run")
+    until("it is ready", lambda: up.says("\nready\n"), 60)
+    assert len(up.seen) >= 5 and "\ndry run (--dry-run): " in up.text
     up.process.send_signal(signal.SIGKILL)
     up.process.wait(10)
     until("everything is gone", lambda: up.left() == [])
@@ -142,6 +238,7 @@ def test_nothing_is_left_when_up_is_killed(start) -> None:  # type: ignore[no-un
     ["--bogus"], ["--kube-client-qps=fast"], ["--concurrency", "pool=0"], ["--expectation-timeout=5"], ["extra"],
     ["--workers", "0"], ["--pod-ready", "soon"], ["--zap-log-level"], ["--redis-url", "nonsense"],
     ["--kubeconfig", "/nowhere"], ["--kubeconfig", "/etc/passwd"], ["--sim", "--data-dir", "/proc/no"],
+    ["--sim", "--kubeconfig", "/nowhere"], ["--pod-ready", "-1s"],
 ])  # fmt: skip
 def test_an_unknown_flag_or_a_bad_value_ends_with_two_and_one_line(
     arguments: list[str], environment: dict[str, str]

@@ -14,6 +14,7 @@ import pytest
 from osb.config import Settings
 from osb.obs import log
 from osb.obs.logfile import RotatedFile
+from tests.doubles.waiting import wait_until
 
 
 @pytest.fixture
@@ -99,7 +100,13 @@ def test_the_signal_switches_debug_on_and_off(lines):
     logger.debug("now")
     os.kill(os.getpid(), signal.SIGUSR1)
     logger.debug("no more")
-    messages = [line["msg"] for line in lines()]
+    messages: list[str] = []
+
+    def told_twice() -> bool:  # by a thread of its own
+        messages.extend(line["msg"] for line in lines())
+        return messages.count("log level changed") == 2
+
+    wait_until(told_twice)
     assert "now" in messages
     assert "not yet" not in messages
     assert "no more" not in messages
