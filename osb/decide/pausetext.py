@@ -12,24 +12,34 @@ from osb.api import names
 from osb.decide import boxslots, resuming
 from osb.decide.conditions import stored
 from osb.decide.pause import Step, situation, step
-from osb.decide.pausing import SLACK, snapshot_name
-from osb.facts.boxview import BatchView
+from osb.decide.pausing import limit, snapshot_name
+from osb.decide.waittext import span
+from osb.facts.boxview import BatchView, SnapshotFact
 
 
 def standing(view: BatchView, progress: str = "") -> str:
     """`pause, step 3 of 4: snapshot box-pause is Committing (the commit Job runs); given up in 9m`."""
     phase = view.spec.phase
     if phase == names.PAUSING:
-        options = view.options
-        limit = options.task_stop_timeout + options.commit_timeout + SLACK
-        return f"pause, {_pausing(view, progress)}; {_left(view, limit)}{_next(view, wanted=True)}"
+        end = "" if _saved(view) else f"; {_left(view, limit(view.options))}"
+        return f"pause, {_pausing(view, progress)}{end}{_next(view, wanted=True)}"
     if phase == names.RESUMING:
         return f"resume, {_resuming(view)}; {_left(view, view.options.resume_timeout)}{_next(view, wanted=False)}"
     return _at_rest(view)
 
 
+def _own(view: BatchView) -> SnapshotFact | None:
+    return view.snapshot if view.snapshot is not None and view.snapshot.owner_uid == view.spec.uid else None
+
+
+def _saved(view: BatchView) -> bool:
+    """Whether the pause has its images: from then on it is not given up any more."""
+    own = _own(view)
+    return view.spec.detaching or (own is not None and own.phase == names.SUCCEED)
+
+
 def _pausing(view: BatchView, progress: str) -> str:
-    own = view.snapshot if view.snapshot is not None and view.snapshot.owner_uid == view.spec.uid else None
+    own = _own(view)
     if view.spec.detaching:
         return "step 4 of 4: the pool deletes the pod that was saved"
     if own is not None and own.phase == names.SUCCEED:
@@ -52,13 +62,9 @@ def _resuming(view: BatchView) -> str:
     return f"step 2 of 2: pod {pods[0].name} is not ready" + (f" ({reasons})" if reasons else "")
 
 
-def _left(view: BatchView, limit: float) -> str:
+def _left(view: BatchView, seconds: float) -> str:
     since = stored(view.spec.status, now=view.now).since(names.PROGRESSING) or view.now
-    return f"given up in {_span((since + timedelta(seconds=limit) - view.now).total_seconds())}"
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{max(seconds, 0):.0f} s"
+    return f"given up in {span((since + timedelta(seconds=seconds) - view.now).total_seconds())}"
 
 
 def _next(view: BatchView, *, wanted: bool) -> str:
@@ -82,7 +88,7 @@ def _at_rest(view: BatchView) -> str:
     left = resuming.failed_deadline(view)
     if left is not None:
         return (
-            f"the last resume failed; unless its pod gets ready it is Paused again in {_span(left)}; "
+            f"the last resume failed; unless its pod gets ready it is Paused again in {span(left)}; "
             "a retry is possible at once (pause: null, then false)"
         )
     return _refused(view, answer)
@@ -93,6 +99,8 @@ def _refused(view: BatchView, answer: Step) -> str:
     several = answer is Step.IDLE and view.spec.pause and view.spec.replicas != 1
     if answer is Step.REFUSE or several:
         return "only a sandbox of one replica can be paused: set replicas to 1, and the pause that is asked for begins"
+    if answer is Step.IDLE and view.spec.pause and 0 in boxslots.given_back(view):
+        return "it cannot be paused: its pod was given back, and no other one takes its place"
     if answer is Step.IDLE:
         what = "pause" if view.spec.pause else "resume"
         return f"the last {what} failed; asked again (pause: null, then the value) it is tried again"
@@ -102,5 +110,4 @@ def _refused(view: BatchView, answer: Step) -> str:
 def _lost(view: BatchView) -> bool:
     """Paused, or failed in a resume, with nothing left to resume from."""
     resting = view.spec.phase == names.PAUSED or resuming.failed_deadline(view) is not None
-    own = view.snapshot is not None and view.snapshot.owner_uid == view.spec.uid
-    return resting and not own and not resuming.applied(view)
+    return resting and _own(view) is None and not resuming.applied(view)

@@ -21,6 +21,7 @@ from osb.decide.conditions import stored
 from osb.decide.moves import SOON, Move, merge_diff
 from osb.decide.pausing import BOX, remove_pods
 from osb.decide.plan import Action, DeletePod, PatchObject, event
+from osb.decide.savedimages import image_reference
 from osb.decide.status import Change, pod_failures
 from osb.facts.boxview import BatchView, SnapshotFact
 
@@ -84,14 +85,6 @@ def applied(view: BatchView) -> bool:
         return False
     snapshot = _own_snapshot(view)
     return snapshot is None or snapshot.uid == source
-
-
-def image_reference(uri: str, digest: str) -> str:
-    """`repository@digest` when the digest is known: a tag may be cached on the node, or moved."""
-    if not digest:
-        return uri
-    head, slash, last = uri.rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}@{digest}"
 
 
 # -- steps ---------------------------------------------------------------------------------------------------

@@ -49,6 +49,11 @@ def nearest(value: int) -> int:
     return (value + unit // 2) // unit * unit
 
 
+def span(seconds: float) -> str:
+    """A length of time to the minute, or to the second below one."""
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{max(seconds, 0):.0f} s"
+
+
 def _told(prior: str) -> str:
     """The waiting part of a prior message, which may stand behind `1/3 ready; `."""
     head, found, tail = prior.partition(" ready; ")

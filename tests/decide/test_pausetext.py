@@ -28,7 +28,8 @@ def test_a_pause_names_its_step_what_it_waits_for_and_its_limit() -> None:
     told = standing(world.view(), "The commit Job runs, attempt 1 of 3")
     assert told.startswith("pause, step 3 of 4: snapshot box-pause is Pending (The commit Job runs, attempt 1 of 3)")
     world.saved()
-    assert "step 4 of 4: the images are saved, 1 pod(s) still to go" in standing(world.view())
+    told = standing(world.view())
+    assert told == "pause, step 4 of 4: the images are saved, 1 pod(s) still to go", "it is not given up any more"
 
 
 def test_tasks_come_first() -> None:

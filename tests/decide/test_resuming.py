@@ -12,7 +12,7 @@ from osb.api import names
 from osb.decide import batch
 from osb.decide.moves import merge_diff
 from osb.decide.plan import PatchObject
-from osb.decide.resuming import image_reference
+from osb.decide.savedimages import image_reference
 from tests.doubles.boxes import condition, of, pod
 from tests.doubles.boxworld import World, merge, pause, running
 
