@@ -30,7 +30,7 @@ from osb.decide.plan import (
     event,
 )
 from osb.decide.status import Change, allocation_deadline, box_status, endpoints, pod_failures
-from osb.facts.boxview import BatchView
+from osb.facts.boxview import BatchView, Waiting
 
 TOLD = 5  # Events about as many bad patches; the condition names all slots
 FIRST_LOOK = timedelta(seconds=1)  # a brand-new sandbox without pods shows no status for so long
@@ -104,6 +104,8 @@ def _move(view: BatchView) -> Move:
     spec = view.spec
     undecided = claims.effective_pool(spec)[0] == names.ANY_POOL and not spec.barred
     if undecided and spec.phase not in (names.PAUSING, names.PAUSED):
+        if view.waiting is not None and view.waiting.code == names.WAIT_NO_POOL_FITS:
+            return _no_pool_fits(view.waiting, ack=spec.pause is not True)
         profile = spec.annotations.get(names.ASSIGN_PROFILE, "")
         return Move(
             change=Change(ack=spec.pause is not True),
@@ -112,6 +114,12 @@ def _move(view: BatchView) -> Move:
             handled=True,
         )
     return pause.move(view)
+
+
+def _no_pool_fits(waiting: Waiting, *, ack: bool) -> Move:
+    """The choice was made and found nothing: the sandbox waits (a pool that appears or changes wakes it)."""
+    text = f"poolRef is *: no pool fits: {waiting.detail}"
+    return Move(change=Change(ack=ack), reasons=(text,), handled=True)
 
 
 def _pods(view: BatchView, move: Move) -> PodWork:
