@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from osb.api import claims, names, times
-from osb.decide import boxevents, boxslots, claim, pause, resuming
+from osb.decide import boxevents, boxslots, claim, leaving, pause, resuming
 from osb.decide.batchpods import PodWork, pod_work
 from osb.decide.boxevents import BOX
 from osb.decide.expire import Expiry, expiry
@@ -88,15 +88,28 @@ def _deleting(view: BatchView) -> Plan:
     """Only our own finalizer matters, by its presence; errors of the spec do not. Nothing is created any more."""
     spec = view.spec
     if names.FINALIZER_TASKS not in spec.finalizers:
-        return Plan(reasons=("terminating; nothing of ours holds it",))
+        return _leaving(view)
     nothing_runs = spec.phase == names.PAUSED or not any(p.live for p in boxslots.listed(view).values())
     if not nothing_runs:  # the tasks' pass stops them, and removes the finalizer together with the release list
         actions: list[Action] = [Wake("tasks", spec.name, "stop for deletion")]
-        return Plan(tuple(actions), reasons=("terminating; its tasks are being stopped",), again=STEP)
+        text = f"terminating; finalizer {names.FINALIZER_TASKS} holds it: its tasks are being stopped"
+        return Plan(tuple(actions), reasons=(text,), again=STEP)
     patch = claim.Next({}, finalizers=claim.without_finalizer(spec, names.FINALIZER_TASKS)).patch(spec.version)
     patch["metadata"].pop("annotations", None)
     freed = PatchObject(BOX, spec.name, patch, version=spec.version, why="its tasks are stopped")
     return Plan((freed,), reasons=("terminating; its tasks are stopped",))
+
+
+def _leaving(view: BatchView) -> Plan:
+    """What is left is its pool's to do, or others': say which, and say it on the sandbox when it takes long."""
+    if view.leaving is None:
+        others = f"; finalizers of others do: {', '.join(view.spec.finalizers)}" if view.spec.finalizers else ""
+        return Plan(reasons=(f"terminating; nothing of ours holds it{others}",))
+    late = leaving.overdue(view)
+    if late < 0:
+        return Plan(reasons=leaving.reasons(view), again=-late)
+    status, actions = leaving.told(view)
+    return Plan(actions, status, reasons=leaving.reasons(view), again=leaving.LOOK)
 
 
 def _move(view: BatchView) -> Move:

@@ -20,6 +20,8 @@ from osb.facts.boxview import BatchView, SnapshotFact
 def standing(view: BatchView, progress: str = "") -> str:
     """`pause, step 3 of 4: snapshot box-pause is Committing (the commit Job runs); given up in 9m`."""
     phase = view.spec.phase
+    if view.spec.deleting is not None:
+        return ""  # neither goes on
     if phase == names.PAUSING:
         end = "" if _saved(view) else f"; {_left(view, limit(view.options))}"
         return f"pause, {_pausing(view, progress)}{end}{_next(view, wanted=True)}"

@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from osb.api.batchsandbox import BoxSpec
+from osb.api.restart import DEFAULT_RESTART, RestartConfig
+from osb.facts.ledger import LedgerEntry
 from osb.facts.pod import PodFact
 
 
@@ -71,6 +73,34 @@ class SnapshotFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Returning:
+    """A pod that the ledger attributes to a terminating sandbox. `pod`: None means that it is gone."""
+
+    name: str
+    entry: LedgerEntry
+    pod: PodFact | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """The pool side of a terminating sandbox that holds the pool's finalizer.
+
+    `exists`: the Pool is there.
+    `believed`: its ledger is ready.
+    `policy`, `config`: how the pool recycles pods.
+    """
+
+    pool: str
+    exists: bool = True
+    hold: bool = False
+    believed: bool = True
+    policy: str = ""
+    config: RestartConfig = DEFAULT_RESTART
+    epoch: str = ""
+    pods: tuple[Returning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoxOptions:
     """Settings a sandbox decision needs; durations in seconds."""
 
@@ -102,6 +132,7 @@ class BatchView:
     source_template: Mapping[str, Any] | None = None
     pull_secret_missing: bool = False
     create_refused: str = ""
+    leaving: Leaving | None = None  # only while terminating with the pool's finalizer
     options: BoxOptions = field(default_factory=BoxOptions)
 
 
