@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from osb.api import claims, names, times
-from osb.decide import boxevents, boxslots, claim, leaving, pause, resuming
+from osb.decide import boxevents, boxslots, claim, leaving, pause, restorable, resuming
 from osb.decide.batchpods import PodWork, pod_work
 from osb.decide.boxevents import BOX
 from osb.decide.expire import Expiry, expiry
@@ -140,7 +140,7 @@ def _pods(view: BatchView, move: Move) -> PodWork:
     if move.handled or claims.pooled(view.spec):
         return PodWork()
     work = pod_work(view)
-    if view.spec.phase == names.RESUMING and not resuming.applied(view):
+    if view.spec.phase == names.RESUMING and not restorable.applied(view):
         work.actions = [action for action in work.actions if isinstance(action, DeletePod)]
     return work
 

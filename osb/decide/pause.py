@@ -14,7 +14,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from osb.api import names
-from osb.decide import boxslots, pausing, podbuild, resuming
+from osb.decide import boxslots, pausing, podbuild, restorable, resuming
 from osb.decide.conditions import stored
 from osb.decide.moves import Move
 from osb.decide.plan import DeleteObject
@@ -160,11 +160,16 @@ def _wait_for_pod(view: BatchView) -> Move:
 
 
 def _stay_paused(view: BatchView, *, ack: bool) -> Move:
-    """A paused sandbox has no pods: one that shows up late (created just before) is removed."""
+    """A paused sandbox has no pods: one that shows up late (created just before) is removed.
+
+    That its snapshot was deleted is said when it happens, not only when somebody wants it back.
+    """
     removed = pausing.remove_pods(view)
+    lost = restorable.loss(view)
     return Move(
-        change=Change(phase=names.PAUSED, ack=ack),
+        change=Change(phase=names.PAUSED, ack=ack, lost=lost),
         actions=removed.actions,
+        reasons=(lost,) if lost else (),
         again=removed.again,
         handled=True,
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from osb.api import names
-from osb.decide import boxslots, resuming
+from osb.decide import boxslots, restorable, resuming
 from osb.decide.conditions import stored
 from osb.decide.pause import Step, situation, step
-from osb.decide.pausing import limit, snapshot_name
+from osb.decide.pausing import limit
+from osb.decide.restorable import snapshot_name
 from osb.decide.waittext import span
-from osb.facts.boxview import BatchView, SnapshotFact
+from osb.facts.boxview import BatchView
 
 
 def standing(view: BatchView, progress: str = "") -> str:
@@ -30,18 +31,14 @@ def standing(view: BatchView, progress: str = "") -> str:
     return _at_rest(view)
 
 
-def _own(view: BatchView) -> SnapshotFact | None:
-    return view.snapshot if view.snapshot is not None and view.snapshot.owner_uid == view.spec.uid else None
-
-
 def _saved(view: BatchView) -> bool:
     """Whether the pause has its images: from then on it is not given up any more."""
-    own = _own(view)
+    own = restorable.own_snapshot(view)
     return view.spec.detaching or (own is not None and own.phase == names.SUCCEED)
 
 
 def _pausing(view: BatchView, progress: str) -> str:
-    own = _own(view)
+    own = restorable.own_snapshot(view)
     if view.spec.detaching:
         return "step 4 of 4: the pool deletes the pod that was saved"
     if own is not None and own.phase == names.SUCCEED:
@@ -55,7 +52,7 @@ def _pausing(view: BatchView, progress: str) -> str:
 
 
 def _resuming(view: BatchView) -> str:
-    if not resuming.applied(view):
+    if not restorable.applied(view):
         return "step 1 of 2: the saved images are to be put into the template"
     pods = [pod for pod in boxslots.owned(view).by_slot.values() if not pod.deleting]
     if not pods:
@@ -79,12 +76,8 @@ def _at_rest(view: BatchView) -> str:
     answer = step(situation(view))
     if answer is Step.WAIT:
         return "a pause is asked for and waits for a running pod"
-    if _lost(view):
-        return (
-            f"the pause's snapshot {snapshot_name(view.spec.name)} was deleted, so that a resume has nothing to start "
-            "from: restore it (owned by this sandbox, with its status) and ask again, or make a sandbox whose "
-            "template has the saved image"
-        )
+    if lost := _lost(view):
+        return lost
     if answer in (Step.PAUSE, Step.RESUME):
         return f"a {answer.value} is asked for and begins with the next pass"
     left = resuming.failed_deadline(view)
@@ -109,7 +102,7 @@ def _refused(view: BatchView, answer: Step) -> str:
     return ""
 
 
-def _lost(view: BatchView) -> bool:
-    """Paused, or failed in a resume, with nothing left to resume from."""
+def _lost(view: BatchView) -> str:
+    """What is said when a sandbox that is paused, or failed in a resume, has nothing left to resume from."""
     resting = view.spec.phase == names.PAUSED or resuming.failed_deadline(view) is not None
-    return resting and _own(view) is None and not resuming.applied(view)
+    return restorable.loss(view) if resting else ""

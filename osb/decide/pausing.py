@@ -23,18 +23,13 @@ from osb.decide import boxslots, claim, podbuild, savedimages, waittext
 from osb.decide.conditions import stored
 from osb.decide.moves import SOON, STEP, Move, merge_diff
 from osb.decide.plan import Action, CreateObject, DeleteObject, DeletePod, PatchObject, Wake, event
+from osb.decide.restorable import own_snapshot, snapshot_name
 from osb.decide.status import Change
 from osb.facts.boxview import BatchView, BoxOptions, SnapshotFact
 
 SLACK = 120.0  # seconds of a pause beyond stopping tasks and the commit Job
 FORCE_AFTER = 30.0  # seconds beyond its grace period after which a pod on a silent node is forced away
-NAME_LIMIT = 253
 BOX = "batchsandbox"
-
-
-def snapshot_name(box: str) -> str:
-    """`<sandbox>-pause`, derived when too long."""
-    return records.derived(box, NAME_LIMIT, "-pause")
 
 
 def begin(view: BatchView) -> Move:
@@ -79,7 +74,7 @@ def _former_goes(snapshot: SnapshotFact) -> Move:
 
 def go_on(view: BatchView) -> Move:
     """The next step in phase Pausing."""
-    snapshot = view.snapshot if view.snapshot and view.snapshot.owner_uid == view.spec.uid else None
+    snapshot = own_snapshot(view)
     if view.spec.detaching:
         return _finish_detach(view)
     if snapshot is not None and snapshot.phase == names.SUCCEED:

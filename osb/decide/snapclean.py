@@ -20,6 +20,7 @@ from osb.facts.boxview import SnapshotView
 KIND = "snapshot"
 LIMIT = 180.0  # seconds of deletion after which the finalizer goes whatever is left
 LOOK = 1.0
+NOTED_WITHIN = 10.0  # seconds a paused sandbox has to note the images of its snapshot that goes
 
 
 def plan(view: SnapshotView) -> Plan:
@@ -50,7 +51,20 @@ def plan(view: SnapshotView) -> Plan:
         return Plan((_unpause(view),), reasons=("containers are unfrozen first",), again=LOOK)
     if unpause is not None and not results.finished(unpause) and source_alive(view):
         return Plan(reasons=("containers are being unfrozen",), again=LOOK)
+    if (view.now - since).total_seconds() < NOTED_WITHIN and _to_be_noted(view):
+        return Plan(reasons=("its paused sandbox notes the images first",), again=LOOK)
     return _release(view, ())
+
+
+def _to_be_noted(view: SnapshotView) -> bool:
+    """A sandbox is paused into this snapshot and does not say yet that it goes: nobody else knows the images' names."""
+    box = view.box
+    if box is None or box.deleting is not None or box.phase != names.PAUSED:
+        return False
+    owners = view.obj["metadata"].get("ownerReferences") or ()
+    if not any(owner.get("controller") and owner.get("uid") == box.uid for owner in owners):
+        return False
+    return (box.condition(names.COND_PAUSED) or {}).get("reason") != names.REASON_SNAPSHOT_NOT_FOUND
 
 
 def source_alive(view: SnapshotView) -> bool:

@@ -10,8 +10,8 @@ import pytest
 
 from osb.api import names, times
 from osb.decide import batch
-from osb.decide.pausing import snapshot_name
 from osb.decide.plan import CreateObject, DeleteObject
+from osb.decide.restorable import snapshot_name
 from osb.facts.boxview import SnapshotFact, TaskSummary
 from tests.doubles.boxes import of, pod, snapshot
 from tests.doubles.boxworld import World, pause, pooled, running

@@ -61,6 +61,21 @@ def released(plan: Plan) -> bool:
     return any(action.patch["metadata"]["finalizers"] == [] for action in of(plan, PatchObject))
 
 
+def test_a_paused_sandbox_notes_the_images_of_its_snapshot_before_that_goes() -> None:
+    # Given a snapshot that is deleted under its paused sandbox
+    obj = going(snap(**recorded("Succeed")))
+    paused = box(pause=True, status={"phase": "Paused", "conditions": [condition("Paused", "Paused")]})
+    first = snapshot.plan(view(obj, box=paused, source=None))
+    assert (released(first), first.again) == (False, 1.0)
+    # Then it goes as soon as the sandbox says so, or after a while
+    told = box(pause=True, status={"phase": "Paused", "conditions": [condition("Paused", "SnapshotNotFound")]})
+    assert released(snapshot.plan(view(obj, box=told, source=None)))
+    assert released(snapshot.plan(view(going(obj, seconds=11), box=paused, source=None)))
+    # And nobody is waited for when the sandbox runs or goes
+    for other in (box(status={"phase": "Succeed"}), box(status={"phase": "Paused"}, deleting=True)):
+        assert released(snapshot.plan(view(going(obj), box=other, source=None)))
+
+
 def test_a_final_snapshot_is_released_at_once_with_its_jobs() -> None:
     obj = going(snap(internal=False, **recorded("Succeed")))
     plan = snapshot.plan(view(obj, commit_job=done_job()))
