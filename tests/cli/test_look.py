@@ -11,10 +11,11 @@ import yaml
 
 from osb.api.key import Key
 from osb.cli import look
-from osb.cli.context import key_of
+from osb.cli.context import key_of, reach
 from osb.local.demo import box_body
 from osb.reconcile.poolload import load
 from osb.store.client import connect
+from osb.store.duty import Duty
 from tests.cli.conftest import Called, Installation
 
 Osbctl = Callable[..., Called]
@@ -80,6 +81,30 @@ def test_a_sandbox_that_no_pool_fits_is_told_so_with_a_reason_for_each_pool(
     for pool in ("warm", "small"):
         assert any(line.strip() == f"pool {pool}: image nobody/has:this is not in its template"
                    for line in said.replace("- ", "").splitlines()), said  # fmt: skip
+
+
+def test_explain_and_plan_decide_by_the_settings_of_the_installation(
+    osbctl: Osbctl, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given workers with a limit of their own, and a command line whose environment has another one
+    monkeypatch.setenv("OSB_RESUME_TIMEOUT", "7m")
+    with reach() as one:
+        installation.until("a worker told its settings", one.store.duty.settings_told)
+        assert one.look(key_of("sandbox", "pair")).settings.resume_timeout == 40
+    said = osbctl("explain", "sandbox", "pair", "-o", "json")
+    assert (json.loads(said.out)["settings"], said.err) == ("installation", "")
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_without_the_installations_settings_those_of_the_command_are_used_and_that_is_said(
+    osbctl: Osbctl, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(Duty, "settings_told", lambda self: None)
+    monkeypatch.setenv("OSB_RESUME_TIMEOUT", "7m")
+    with reach() as one:
+        assert one.look(key_of("sandbox", "pair")).settings.resume_timeout == 420
+    said = osbctl(command, "sandbox", "pair")
+    assert said.code == 0 and "those of this command's own environment" in said.err
 
 
 def test_explain_of_a_pool_shows_its_ledger_and_its_line_in_order(osbctl: Osbctl) -> None:
