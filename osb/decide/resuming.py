@@ -24,6 +24,7 @@ from osb.decide.plan import Action, DeletePod, PatchObject, event
 from osb.decide.restorable import applied, loss, own_snapshot
 from osb.decide.savedimages import image_reference
 from osb.decide.status import Change, pod_failures
+from osb.decide.waittext import span
 from osb.facts.boxview import BatchView, SnapshotFact
 
 MANY_CYCLES = 100  # each pause adds an image layer, and container runtimes stop at about 127
@@ -47,7 +48,7 @@ def go_on(view: BatchView) -> Move:
     if _ready(view):
         return Move(reasons=("a pod is ready",))
     if left <= 0:
-        text = f"no pod was ready after {view.options.resume_timeout:.0f} s"
+        text = f"no pod was ready within {span(view.options.resume_timeout)}{_because(view)}"
         return _back(view, names.REASON_RESUME_TIMEOUT, text)
     if applied(view):
         return Move(actions=_outdated(view, started), again=left, reasons=("waiting for the pod to be ready",))
@@ -182,6 +183,18 @@ def _back(view: BatchView, reason: str, text: str, *, lost: str = "") -> Move:
     change = Change(phase=names.PAUSED, ack=view.spec.pause is not True, conditions=(failed,), lost=lost)
     removed = remove_pods(view)
     return Move(change=change, actions=removed.actions, again=SOON, reasons=(f"resume failed: {text}",), handled=True)
+
+
+def _because(view: BatchView) -> str:
+    """What keeps the pod from being ready, when it says so."""
+    for pod in boxslots.owned(view).by_slot.values():
+        if pod.deleting:
+            return f": the former pod {pod.name} is still terminating"
+        if pod.unschedulable:
+            return f": no node can take pod {pod.name}"
+        if pod.waiting:
+            return f": pod {pod.name}: " + ", ".join(f"{one}: {reason}" for one, reason in pod.waiting)
+    return ""
 
 
 def _ready(view: BatchView) -> bool:

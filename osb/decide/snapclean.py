@@ -9,6 +9,7 @@ images are never deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from osb.api import names, times
@@ -26,11 +27,22 @@ NOTED_WITHIN = 10.0  # seconds a paused sandbox has to note the images of its sn
 def plan(view: SnapshotView) -> Plan:
     """The next step of a deletion."""
     meta = view.obj["metadata"]
-    if names.FINALIZER_SNAPSHOT not in (meta.get("finalizers") or ()):
-        return Plan(reasons=("terminating; nothing of ours holds it",))
+    held = meta.get("finalizers") or ()
+    if names.FINALIZER_SNAPSHOT not in held:
+        others = f"; finalizers of others do: {', '.join(held)}" if held else ""
+        return Plan(reasons=(f"terminating; nothing of ours holds it{others}",))
+    found = _step(view)
+    head = f"terminating; finalizer {names.FINALIZER_SNAPSHOT} holds it"
+    return replace(found, reasons=tuple(f"{head}: {reason}" for reason in found.reasons))
+
+
+def _step(view: SnapshotView) -> Plan:
+    meta = view.obj["metadata"]
     since = times.parse_or_none(meta["deletionTimestamp"]) or view.now
     if (view.now - since).total_seconds() > LIMIT:
-        text = f"pod {_status(view).get('sourcePodName')} may still be frozen; clean-up took too long"
+        text = f"clean-up was given up after {LIMIT:.0f} s"
+        if source_alive(view):
+            text += f"; containers of pod {_status(view)['sourcePodName']} may still be frozen"
         return _release(view, (event(KIND, "Warning", "CleanupTimeout", text),))
     if view.create_refused:  # a terminating namespace takes no Job any more, and its pods go anyway
         text = f"pod {_status(view).get('sourcePodName')} may still be frozen: {view.create_refused}"
@@ -99,7 +111,7 @@ def _release(view: SnapshotView, notes: tuple[Action, ...]) -> Plan:
         version=meta["resourceVersion"],
         why="nothing of it is left",
     )
-    return Plan((*notes, *jobs, patch), reasons=("cleaned up",))
+    return Plan((*notes, *jobs, patch), reasons=("all is cleaned up, and the finalizer goes",))
 
 
 def _unpause(view: SnapshotView) -> CreateObject:

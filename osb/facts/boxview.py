@@ -158,7 +158,7 @@ class SnapshotView:
     `source`: the live source pod: the one `status.sourcePodUID` names once it is recorded, before
       that the candidate.
     `rivals`: names of active snapshots of the same pod that come first.
-    `push_secret`: "", "missing" or "wrong type".
+    `push_secret`: "", or what is wrong with it: "missing", "of type Opaque, not ...".
     `node_gone`: the recorded node does not exist.
     `pool_template`, `pool_revision`: those of a pooled sandbox's pool.
     """

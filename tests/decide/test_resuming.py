@@ -352,3 +352,13 @@ def test_a_snapshot_that_is_not_needed_any_more_is_not_missed() -> None:
     world.run(2)
     assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "ResumeTimeout")
     assert world.reason("Paused") == "Paused"
+
+
+def test_a_resume_that_took_too_long_says_what_its_pod_waited_for() -> None:
+    world = resumed(pause(running()))
+    image = world.bodies["box-0"]["spec"]["containers"][0]["image"]
+    world.ready(phase="Pending", ready=False, unschedulable=True, main_image=image)
+    world.wait(700)
+    world.run()
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "ResumeTimeout")
+    assert _message(world, "ResumeFailed") == "no pod was ready within 10 min: no node can take pod box-0"
