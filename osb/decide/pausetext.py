@@ -98,7 +98,8 @@ def _refused(view: BatchView, answer: Step) -> str:
         return "it cannot be paused: its pod was given back, and no other one takes its place"
     if answer is Step.IDLE:
         what = "pause" if view.spec.pause else "resume"
-        return f"the last {what} failed; asked again (pause: null, then the value) it is tried again"
+        need = ", once its pod runs" if view.spec.pause and boxslots.running_source(view) is None else ""
+        return f"the last {what} failed; asked again (pause: null, then the value){need} it is tried again"
     return ""
 
 

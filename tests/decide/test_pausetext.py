@@ -61,6 +61,25 @@ def test_a_failed_pause_says_how_it_is_tried_again() -> None:
     assert standing(replace(view, spec=spec)).startswith("the last pause failed; asked again")
 
 
+def test_a_failed_pause_that_lost_its_pod_is_tried_again_only_when_one_runs() -> None:
+    world = pausing()
+    world.run()
+    world.pods.clear()
+    world.saved(phase=names.FAILED, message="source pod not found")
+    world.run()
+    assert world.phase == "Failed"
+    assert "(pause: null, then the value), once its pod runs it is tried again" in standing(world.view())
+
+
+def test_a_sandbox_that_gave_its_pod_back_is_not_told_to_ask_again() -> None:
+    view = running().view()
+    failed = {"type": names.PAUSE_FAILED, "status": "True"}
+    seen = {"conditions": [failed], "pauseObservedGeneration": view.spec.generation}
+    spec = replace(view.spec, pause=True, status={**view.spec.status, **seen})
+    view = replace(view, spec=spec, pods=(), tasks=TaskSummary(done=frozenset({0})))
+    assert standing(view) == "it cannot be paused: its pod was given back, and no other one takes its place"
+
+
 def test_a_pause_of_several_says_what_to_change_before_and_after_it_was_refused() -> None:
     world = running()
     world.edit(pause=True, replicas=2)
