@@ -80,7 +80,7 @@ def go_on(view: BatchView) -> Move:
     if snapshot is not None and snapshot.phase == names.SUCCEED:
         return _complete(view, snapshot)
     if _overdue(view):
-        text = f"the pause did not end within {waittext.span(limit(view.options))}{_stood(snapshot)}"
+        text = f"the pause did not end within {waittext.exactly(limit(view.options))}{_stood(snapshot)}"
         return _failed(view, names.REASON_PAUSE_TIMEOUT, text, drop=snapshot)
     if snapshot is not None and snapshot.phase == names.FAILED:
         return _failed(view, names.REASON_SNAPSHOT_FAILED, snapshot.message or "snapshot failed")

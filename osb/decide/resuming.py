@@ -24,7 +24,7 @@ from osb.decide.plan import Action, DeletePod, PatchObject, event
 from osb.decide.restorable import applied, loss, own_snapshot
 from osb.decide.savedimages import image_reference
 from osb.decide.status import Change, pod_failures
-from osb.decide.waittext import span
+from osb.decide.waittext import exactly
 from osb.facts.boxview import BatchView, SnapshotFact
 
 MANY_CYCLES = 100  # each pause adds an image layer, and container runtimes stop at about 127
@@ -48,7 +48,7 @@ def go_on(view: BatchView) -> Move:
     if _ready(view):
         return Move(reasons=("a pod is ready",))
     if left <= 0:
-        text = f"no pod was ready within {span(view.options.resume_timeout)}{_because(view)}"
+        text = f"no pod was ready within {exactly(view.options.resume_timeout)}{_because(view)}"
         return _back(view, names.REASON_RESUME_TIMEOUT, text)
     if applied(view):
         return Move(actions=_outdated(view, started), again=left, reasons=("waiting for the pod to be ready",))

@@ -12,7 +12,7 @@ from osb.api import names, times
 from osb.decide import batch
 from osb.decide.plan import CreateObject, DeleteObject
 from osb.decide.restorable import snapshot_name
-from osb.facts.boxview import SnapshotFact, TaskSummary
+from osb.facts.boxview import BoxOptions, SnapshotFact, TaskSummary
 from tests.doubles.boxes import of, pod, snapshot
 from tests.doubles.boxworld import World, pause, pooled, running
 
@@ -244,6 +244,17 @@ def test_a_pause_that_does_not_end_says_what_it_waited_for_and_that_the_sandbox_
     world.wait(13 * 60)
     world.run()
     assert message(world) == ("the pause did not end within 13 min: snapshot box-pause is Pending; the sandbox runs on")
+
+
+@pytest.mark.parametrize(("commit", "told"), [(40, "3 min 40 s"), (600, "13 min")])
+def test_a_limit_is_told_as_it_was_set(commit: float, told: str) -> None:
+    world = running()
+    world.options = BoxOptions(commit_timeout=commit)
+    world.edit(pause=True)
+    world.run(2)
+    world.wait(13 * 60)
+    world.run()
+    assert message(world).startswith(f"the pause did not end within {told}:")
 
 
 @pytest.mark.parametrize(
