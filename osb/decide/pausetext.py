@@ -39,6 +39,8 @@ def _saved(view: BatchView) -> bool:
 
 def _pausing(view: BatchView, progress: str) -> str:
     own = restorable.own_snapshot(view)
+    if view.spec.detaching and view.leaving is not None and view.leaving.hold:
+        return f"step 4 of 4: pool {view.leaving.pool} is on hold; the pod that was saved stays until it is released"
     if view.spec.detaching:
         return "step 4 of 4: the pool deletes the pod that was saved"
     if own is not None and own.phase == names.SUCCEED:

@@ -257,7 +257,9 @@ def _finish_detach(view: BatchView) -> Move:
     pool = claims.effective_pool(spec)[0]
     if not view.pool_deleted:
         wake = Wake("pool", pool, "detach")
-        return Move(actions=(wake,), again=STEP, reasons=(f"pool {pool} takes its pod back",), handled=True)
+        held = view.leaving is not None and view.leaving.hold
+        text = f"pool {pool} is on hold and takes no pod back" if held else f"pool {pool} takes its pod back"
+        return Move(actions=(wake,), again=STEP, reasons=(text,), handled=True)
     freed = PatchObject(
         BOX, spec.name, claim.detached(spec).patch(spec.version), version=spec.version, why="its pool is gone"
     )

@@ -83,7 +83,7 @@ class Returning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """The pool side of a terminating sandbox that holds the pool's finalizer.
+    """The pool side of a sandbox that leaves it: terminating or paused, and held by the pool's finalizer.
 
     `exists`: the Pool is there.
     `believed`: its ledger is ready.
@@ -132,7 +132,7 @@ class BatchView:
     source_template: Mapping[str, Any] | None = None
     pull_secret_missing: bool = False
     create_refused: str = ""
-    leaving: Leaving | None = None  # only while terminating with the pool's finalizer
+    leaving: Leaving | None = None  # only while its pool has to let it go
     options: BoxOptions = field(default_factory=BoxOptions)
 
 

@@ -60,8 +60,8 @@ def _options(p: Pass) -> BoxOptions:
 
 
 def _leaving(p: Pass, spec: BoxSpec) -> Leaving | None:
-    """What its pool has of a sandbox that is being deleted, for the words about it."""
-    if spec.deleting is None or names.FINALIZER_POOL not in spec.finalizers:
+    """What its pool has of a sandbox that is deleted, or paused and giving its pod back: for the words about it."""
+    if (spec.deleting is None and not spec.detaching) or names.FINALIZER_POOL not in spec.finalizers:
         return None
     pool = claims.effective_pool(spec)[0] or (spec.record.pool_ref if spec.record is not None else "")
     if pool in ("", names.ANY_POOL):

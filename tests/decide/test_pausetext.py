@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from osb.api import names
+from osb.decide import batch
 from osb.decide.pausetext import standing
-from osb.facts.boxview import TaskSummary
-from tests.doubles.boxworld import World, pause, running
+from osb.facts.boxview import Leaving, TaskSummary
+from tests.doubles.boxworld import World, pause, pooled, running
 
 
 def pausing() -> World:
@@ -30,6 +31,18 @@ def test_a_pause_names_its_step_what_it_waits_for_and_its_limit() -> None:
     world.saved()
     told = standing(world.view())
     assert told == "pause, step 4 of 4: the images are saved, 1 pod(s) still to go", "it is not given up any more"
+
+
+def test_a_pool_on_hold_that_keeps_the_saved_pod_is_told() -> None:
+    world = pooled()
+    world.edit(pause=True)
+    world.run(2)
+    world.saved(source_template={"spec": {"containers": [{"name": "main", "image": "img:1"}]}})
+    world.run()
+    assert standing(world.view()) == "pause, step 4 of 4: the pool deletes the pod that was saved"
+    held = replace(world.view(), leaving=Leaving(pool="warm", hold=True))
+    assert standing(held).startswith("pause, step 4 of 4: pool warm is on hold")
+    assert batch.plan(held).reasons == ("pool warm is on hold and takes no pod back",)
 
 
 def test_tasks_come_first() -> None:
