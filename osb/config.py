@@ -21,6 +21,14 @@ from osb.flags import FLAGS, Flag
 CONCURRENCY = {"batchsandbox": 32, "pool": 16, "snapshot": 8, "recycle": 16, "tasks": 8}
 MASK = "***"
 
+DECIDING = (
+    "expectation_timeout", "ledger_trust_restart", "trust_unclaimed", "max_pods", "recycle_concurrency",
+    "task_stop_timeout", "job_timeout", "resume_timeout", "resume_pull_secret", "snapshot_registry",
+    "snapshot_registry_insecure", "snapshot_push_secret", "snapshot_image_template", "committer_image",
+    "containerd_socket", "pod_namespace",
+)  # fmt: skip
+"""What decisions depend on: workers tell it, so that `osbctl explain` decides as they do. No secret is among it."""
+
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _URL_SECRET = re.compile(r"(://[^/@:]*:)[^/@]*@")
@@ -124,6 +132,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 masked = _URL_SECRET.sub(rf"\1{MASK}@", shown[field])
                 shown[field] = masked if "://" in masked else MASK
         return shown
+
+    def deciding(self) -> dict[str, Any]:
+        """The values that decisions depend on."""
+        return {name: getattr(self, name) for name in DECIDING}
+
+    def deciding_as(self, told: Mapping[str, Any]) -> Settings:
+        """These settings with what another process tells about decisions.
+
+        What it does not tell, or in another type (another release), stays.
+        """
+        fitting = {n: told[n] for n in DECIDING if n in told and type(told[n]) is type(getattr(self, n))}
+        return msgspec.structs.replace(self, **fitting)
 
     def _check(self) -> None:
         """What no single value shows."""

@@ -180,6 +180,15 @@ def test_effective_values_are_shown_without_secrets():
     assert set(shown) == {field.name for field in msgspec.structs.fields(Settings)}
 
 
+def test_what_decisions_depend_on_goes_to_another_process_without_secrets():
+    theirs = Settings(redis_url="redis://u:pw@h/0", executor_token="t0p", resume_timeout=40.0, job_timeout=40.0)
+    told = theirs.deciding()
+    assert not {flag.field for flag in FLAGS if flag.secret} & set(told)
+    ours = Settings(redis_url="redis://other/1").deciding_as({**told, "max_pods": "many", "unknown": 1})
+    assert (ours.resume_timeout, ours.job_timeout, ours.redis_url) == (40.0, 40.0, "redis://other/1")
+    assert ours.max_pods == Settings().max_pods, "a value of another type is left out"
+
+
 def test_the_settings_page_is_the_table():
     page = Path(__file__).parent.parent / "docs" / "settings.md"
     assert render_table() in page.read_text()

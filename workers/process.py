@@ -6,8 +6,10 @@ Clients are made at the first use after fork, never at import (spec/pitfalls.md 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import threading
+import time
 
 from osb.config import Settings
 from osb.errors import ApiError, ConfigError, StoreDown
@@ -19,6 +21,8 @@ from osb.reconcile.startup import first_look, tell_problems, trust_or_end
 from osb.reconcile.world import World, make_world
 
 log = get_logger("worker")
+
+TELL_SETTINGS_SECONDS = 60.0
 
 _lock = threading.Lock()
 _world: World | None = None
@@ -62,7 +66,10 @@ def _same_cluster(made: World) -> None:
 
 
 def _start_duties(made: World) -> None:
-    """Every second: timers and rescue, in case no beat runs (spec/pitfalls.md 39). Costs nothing while one does."""
+    """Every second: timers and rescue, in case no beat runs (spec/pitfalls.md 39). Costs nothing while one does.
+
+    Once a minute the settings are told, which `osbctl explain` decides by.
+    """
     duties = Duties(
         made.store,
         sweep_seconds=int(made.settings.resync_seconds),
@@ -70,9 +77,13 @@ def _start_duties(made: World) -> None:
     )
 
     def run() -> None:
+        told = -math.inf
         while not made.stop.wait(1.0):
             try:
                 duties.stand_in()
+                if time.monotonic() - told > TELL_SETTINGS_SECONDS:
+                    made.store.duty.tell_settings(made.settings.deciding())
+                    told = time.monotonic()
             except StoreDown as down:
                 log.warning("Redis is away, timers wait", error=str(down))
 

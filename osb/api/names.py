@@ -142,6 +142,8 @@ REASON_PAUSE_IN_PROGRESS: Final = "PauseInProgress"
 REASON_PAUSED: Final = "Paused"
 REASON_RESUME_IN_PROGRESS: Final = "ResumeInProgress"
 
+REASON_WAITING_FOR_RECYCLING: Final = "WaitingForRecycling"  # terminating: its pool has pods of it to take back
+
 REASON_POOL_DELETED: Final = "PoolDeleted"
 REASON_ALLOCATION_TIMEOUT: Final = "AllocationTimeout"
 
@@ -224,8 +226,10 @@ EVENT_FAILED_ASSIGN: Final = "FailedPoolAssign"
 EVENT_POD_RELEASED: Final = "PodReleased"
 EVENT_FAILED_RELEASE: Final = "FailedRelease"
 EVENT_EXPIRED: Final = "Expired"
+EVENT_DELETION_WAITS: Final = "DeletionWaits"
 EVENT_PAUSING: Final = "Pausing"
 EVENT_PAUSED: Final = "Paused"
+EVENT_SNAPSHOT_DELETED: Final = "PauseSnapshotDeleted"
 EVENT_RESUMING: Final = "Resuming"
 EVENT_RESUMED: Final = "Resumed"
 EVENT_CREATED_JOB: Final = "CreatedJob"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from osb.store.client import Store
 
 FAILED, USAGE, MISSING, FAULT = 1, 2, 3, 70
+UNTOLD = "no worker told its settings within ten minutes: time limits are those of this command's own environment"
 LOOK_WAITERS = 1000  # of a line, read at once by explain and plan
 
 KINDS = {
@@ -86,10 +87,16 @@ class Reach:
         return connect(self.settings, pool=8)
 
     @cached_property
+    def told(self) -> dict[str, Any] | None:
+        """The installation's settings that decisions depend on, as its workers told them; None when none did."""
+        return self.store.duty.settings_told()
+
+    @cached_property
     def world(self) -> World:
         from osb.reconcile.world import make_world
 
-        return make_world(msgspec.structs.replace(self.settings, serve_batch=LOOK_WAITERS), role="cli")
+        settings = self.settings.deciding_as(self.told or {})
+        return make_world(msgspec.structs.replace(settings, serve_batch=LOOK_WAITERS), role="cli")
 
     def look(self, key: Key) -> Pass:
         """A pass that holds no key: it may gather and decide, and every fenced write would refuse it."""

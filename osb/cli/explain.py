@@ -7,7 +7,7 @@ from typing import Any
 
 from osb.cli import output as out
 from osb.cli import tasklook
-from osb.cli.context import Kind, Kubeconfig, Name, Namespace, Output, Reach, RedisUrl, key_of, reach
+from osb.cli.context import UNTOLD, Kind, Kubeconfig, Name, Namespace, Output, Reach, RedisUrl, key_of, reach
 from osb.cli.look import Look, as_data, held_pods, look, status_changes, words
 from osb.decide.order import effective_priority, waiter
 
@@ -32,8 +32,14 @@ def explain(
         found = look(one, key)
         if output == "table":
             _print(one, found)
+            _doubt(one)
         else:
             out.data(_data(one, found), output)
+
+
+def _doubt(reach: Reach) -> None:
+    if reach.told is None:
+        out.warn(UNTOLD)
 
 
 def _data(reach: Reach, found: Look) -> dict[str, Any]:
@@ -49,6 +55,7 @@ def _data(reach: Reach, found: Look) -> dict[str, Any]:
             "actions": [as_data(a) for a in found.plan.actions],
             "status": status_changes(found.raw, found.plan),
         },
+        "settings": "installation" if reach.told is not None else "own",
         "queue": _as_dict(reach.store.queue.peek(found.key)),
         "journal": _journal(reach, found),
         "pods": held_pods(p, found.raw) if found.key.kind == "batchsandbox" else None,

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from osb.api import batchsandbox, claims, names
 from osb.api import pool as pools
 from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT, Key
 from osb.cli.context import Reach, Wrong, no_such
+from osb.decide import assign as assign_decision
 from osb.decide import batch
 from osb.decide import pool as pool_decision
 from osb.decide import snapshot as snapshot_decision
 from osb.decide.allocate import Dealt
 from osb.decide.pausetext import standing
-from osb.decide.plan import Action, Plan, names_text
+from osb.decide.plan import Action, AssignPool, Plan, names_text
 from osb.errors import NotFound
 from osb.facts.boxview import BatchView, Waiting
 from osb.facts.poolview import PoolView
-from osb.reconcile import boxview, gather, poolpass, serve
+from osb.reconcile import assign, boxview, gather, poolpass, serve
 from osb.reconcile import snapshot as snapshot_pass
 from osb.reconcile.poolload import Load, load
 from osb.reconcile.world import Pass
@@ -80,10 +81,28 @@ def _box(reach: Reach, key: Key) -> Look:
     if pool and pool != names.ANY_POOL and claims.wants(spec):
         waiting, position, line = _place(reach, Key(POOL, key.namespace, pool), spec.uid, key.member)
     view = boxview.build(p, raw, waiting=waiting)
+    view, plan = _chosen(p, raw, view)
     return Look(
-        key=key, raw=raw, plan=batch.plan(view), waiting=waiting or view.waiting, position=position, line=line,
+        key=key, raw=raw, plan=plan, waiting=waiting or view.waiting, position=position, line=line,
         note=_note(spec) or _held_back(p, spec, pool), pause=standing(view, _progress(p, view)),
     )  # fmt: skip
+
+
+def _chosen(p: Pass, raw: Obj, view: BatchView) -> tuple[BatchView, Plan]:
+    """The view and the plan after the choice of a pool, which the pass makes on its way, with a reason per pool."""
+    plan = batch.plan(view)
+    if not any(isinstance(action, AssignPool) for action in plan.actions):
+        return view, plan
+    choice = assign.look(p, raw)
+    if choice is None:
+        return view, plan
+    told = assign_decision.reasons(choice)
+    if choice.pool:
+        return view, replace(plan, reasons=told)
+    view = replace(view, waiting=assign_decision.waiting(choice, view.spec))
+    plan = batch.plan(view)
+    again = min(seconds for seconds in (plan.again, assign.AGAIN) if seconds is not None)
+    return view, replace(plan, reasons=told, again=again)
 
 
 def _progress(p: Pass, view: BatchView) -> str:

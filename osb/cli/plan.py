@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from osb.cli import output as out
-from osb.cli.context import Kind, Kubeconfig, Name, Namespace, Output, RedisUrl, key_of, reach
+from osb.cli.context import UNTOLD, Kind, Kubeconfig, Name, Namespace, Output, RedisUrl, key_of, reach
 from osb.cli.look import Look, as_data, look, status_changes, words
 
 EXAMPLE = "Example: osbctl plan pool default/warm -o json"
@@ -22,6 +22,8 @@ def plan(
     key = key_of(kind, name, namespace)
     with reach(redis_url, kubeconfig) as one:
         found = look(one, key)
+        if one.told is None:
+            out.warn(UNTOLD)
     if output != "table":
         out.data({
             "key": key.text, "reasons": found.plan.reasons, "actions": _all(found),

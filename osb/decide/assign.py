@@ -114,11 +114,24 @@ def _score(pool: PoolSpec, profile: Profile, pending: int) -> float:
     return sum(value * weight for _, weight in profile.scores)
 
 
-def waiting(choice: Choice, box: BoxSpec) -> Waiting:
-    """Why a sandbox that found no pool waits: one clause per pool, those that only lack room first."""
+def clauses_of(choice: Choice) -> tuple[str, ...]:
+    """What is wrong with the profile, then why each pool does not fit, those that only lack room first."""
     rejected = sorted(choice.rejected.items(), key=lambda item: (item[0] not in choice.full, item[0]))
-    told = [f"pool {name}: {reason}" for name, reason in rejected] or ["the namespace has no pool"]
-    clauses = "; ".join([choice.note, *told] if choice.note else told)
+    told = [f"pool {name}: {reason}" for name, reason in rejected]
+    if not told and not choice.pool:
+        told = ["the namespace has no pool"]
+    return (choice.note, *told) if choice.note else tuple(told)
+
+
+def reasons(choice: Choice) -> tuple[str, ...]:
+    """The choice in words, and every pool that was not taken with its own reason."""
+    head = f"pool {choice.pool} fits best" if choice.pool else "no pool fits"
+    return (f"poolRef is *: {head}", *clauses_of(choice))
+
+
+def waiting(choice: Choice, box: BoxSpec) -> Waiting:
+    """Why a sandbox that found no pool waits: one clause per pool."""
+    clauses = "; ".join(clauses_of(choice))
     detail = clauses if len(clauses) <= MAX_DETAIL else clauses[: MAX_DETAIL - 1] + "…"
     return Waiting(
         code=names.WAIT_NO_POOL_FITS,

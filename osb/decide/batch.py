@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from osb.api import claims, names, times
-from osb.decide import boxevents, boxslots, claim, pause, resuming
+from osb.decide import boxevents, boxslots, claim, leaving, pause, restorable, resuming
 from osb.decide.batchpods import PodWork, pod_work
 from osb.decide.boxevents import BOX
 from osb.decide.expire import Expiry, expiry
@@ -30,7 +30,7 @@ from osb.decide.plan import (
     event,
 )
 from osb.decide.status import Change, allocation_deadline, box_status, endpoints, pod_failures
-from osb.facts.boxview import BatchView
+from osb.facts.boxview import BatchView, Waiting
 
 TOLD = 5  # Events about as many bad patches; the condition names all slots
 FIRST_LOOK = timedelta(seconds=1)  # a brand-new sandbox without pods shows no status for so long
@@ -88,15 +88,28 @@ def _deleting(view: BatchView) -> Plan:
     """Only our own finalizer matters, by its presence; errors of the spec do not. Nothing is created any more."""
     spec = view.spec
     if names.FINALIZER_TASKS not in spec.finalizers:
-        return Plan(reasons=("terminating; nothing of ours holds it",))
+        return _leaving(view)
     nothing_runs = spec.phase == names.PAUSED or not any(p.live for p in boxslots.listed(view).values())
     if not nothing_runs:  # the tasks' pass stops them, and removes the finalizer together with the release list
         actions: list[Action] = [Wake("tasks", spec.name, "stop for deletion")]
-        return Plan(tuple(actions), reasons=("terminating; its tasks are being stopped",), again=STEP)
+        text = f"terminating; finalizer {names.FINALIZER_TASKS} holds it: its tasks are being stopped"
+        return Plan(tuple(actions), reasons=(text,), again=STEP)
     patch = claim.Next({}, finalizers=claim.without_finalizer(spec, names.FINALIZER_TASKS)).patch(spec.version)
     patch["metadata"].pop("annotations", None)
     freed = PatchObject(BOX, spec.name, patch, version=spec.version, why="its tasks are stopped")
     return Plan((freed,), reasons=("terminating; its tasks are stopped",))
+
+
+def _leaving(view: BatchView) -> Plan:
+    """What is left is its pool's to do, or others': say which, and say it on the sandbox when it takes long."""
+    if view.leaving is None:
+        others = f"; finalizers of others do: {', '.join(view.spec.finalizers)}" if view.spec.finalizers else ""
+        return Plan(reasons=(f"terminating; nothing of ours holds it{others}",))
+    late = leaving.overdue(view)
+    if late < 0:
+        return Plan(reasons=leaving.reasons(view), again=-late)
+    status, actions = leaving.told(view)
+    return Plan(actions, status, reasons=leaving.reasons(view), again=leaving.LOOK)
 
 
 def _move(view: BatchView) -> Move:
@@ -104,6 +117,8 @@ def _move(view: BatchView) -> Move:
     spec = view.spec
     undecided = claims.effective_pool(spec)[0] == names.ANY_POOL and not spec.barred
     if undecided and spec.phase not in (names.PAUSING, names.PAUSED):
+        if view.waiting is not None and view.waiting.code == names.WAIT_NO_POOL_FITS:
+            return _no_pool_fits(view.waiting, ack=spec.pause is not True)
         profile = spec.annotations.get(names.ASSIGN_PROFILE, "")
         return Move(
             change=Change(ack=spec.pause is not True),
@@ -114,12 +129,18 @@ def _move(view: BatchView) -> Move:
     return pause.move(view)
 
 
+def _no_pool_fits(waiting: Waiting, *, ack: bool) -> Move:
+    """The choice was made and found nothing: the sandbox waits (a pool that appears or changes wakes it)."""
+    text = f"poolRef is *: no pool fits: {waiting.detail}"
+    return Move(change=Change(ack=ack), reasons=(text,), handled=True)
+
+
 def _pods(view: BatchView, move: Move) -> PodWork:
     """Pods of its own, unless pause has the say or a pool makes them."""
     if move.handled or claims.pooled(view.spec):
         return PodWork()
     work = pod_work(view)
-    if view.spec.phase == names.RESUMING and not resuming.applied(view):
+    if view.spec.phase == names.RESUMING and not restorable.applied(view):
         work.actions = [action for action in work.actions if isinstance(action, DeletePod)]
     return work
 

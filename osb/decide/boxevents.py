@@ -46,7 +46,12 @@ _STUCK = (
 def transitions(view: BatchView, status: Mapping[str, Any]) -> tuple[Action, ...]:
     """Events for the step from the stored status to `status`."""
     before, after = stored(view.spec.status, now=view.now), stored(status, now=view.now)
-    return (*_phase(view.spec.phase, status["phase"]), *_warnings(before, after), *_stuck(before, after))
+    return (
+        *_phase(view.spec.phase, status["phase"]),
+        *_warnings(before, after),
+        *_lost(before, after),
+        *_stuck(before, after),
+    )
 
 
 def once_per_generation(spec: BoxSpec) -> tuple[EmitEvent, ...]:
@@ -89,6 +94,14 @@ def _warnings(before: Conditions, after: Conditions) -> list[Action]:
             text = message if reason in message else f"{reason}: {message}"
             found.append(event(BOX, "Warning", kind, text))
     return found
+
+
+def _lost(before: Conditions, after: Conditions) -> list[Action]:
+    """That a paused sandbox has nothing to be resumed from any more."""
+    said = (names.COND_PAUSED, names.REASON_SNAPSHOT_NOT_FOUND)
+    if not after.has(*said) or before.has(*said):
+        return []
+    return [event(BOX, "Warning", names.EVENT_SNAPSHOT_DELETED, after.text(names.COND_PAUSED))]
 
 
 def _stuck(before: Conditions, after: Conditions) -> list[Action]:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from osb.api import names
-from osb.decide import boxslots, pausing, podbuild, resuming
+from osb.decide import boxslots, pausing, podbuild, restorable, resuming
 from osb.decide.conditions import stored
 from osb.decide.moves import Move
 from osb.decide.plan import DeleteObject
@@ -49,6 +49,7 @@ class Situation:
     resume_failed: bool = False
     restorable: bool = False
     single: bool = True  # replicas is 1
+    used_up: bool = False  # its pod was given back: no other one comes
 
 
 def step(at: Situation) -> Step:
@@ -77,7 +78,7 @@ def _wants_pause(at: Situation) -> Step:
         return Step.REFUSE
     if at.running:
         return Step.PAUSE
-    return Step.NO_POD if at.phase == names.FAILED else Step.WAIT
+    return Step.NO_POD if at.phase == names.FAILED or at.used_up else Step.WAIT
 
 
 def situation(view: BatchView) -> Situation:
@@ -93,6 +94,7 @@ def situation(view: BatchView) -> Situation:
         resume_failed=spec.condition(names.RESUME_FAILED) is not None,
         restorable=usable or bool(podbuild.resumed_images(spec)),
         single=spec.replicas == 1,
+        used_up=0 in boxslots.given_back(view),
     )
 
 
@@ -130,7 +132,7 @@ def _answered(view: BatchView, answer: Step) -> Move:
         text = "pause/resume currently supports only BatchSandbox spec.replicas=1"
         return _refused(names.REASON_UNSUPPORTED_REPLICAS, f"{text}; got spec.replicas={spec.replicas}")
     if answer is Step.NO_POD:
-        return _refused(names.REASON_POD_NOT_FOUND, "there is no running pod to save; its content is lost")
+        return _refused(names.REASON_POD_NOT_FOUND, _no_pod(view))
     if answer is Step.WAIT:
         return _wait_for_pod(view)
     return Move(change=Change(ack=answer is Step.ACK), actions=_tidy(view))
@@ -141,22 +143,33 @@ def _refused(reason: str, text: str) -> Move:
     return Move(change=change, reasons=(f"pause refused: {text}",))
 
 
+def _no_pod(view: BatchView) -> str:
+    if 0 in boxslots.given_back(view):
+        return "there is no pod to save: the sandbox gave it back, and no other one takes its place"
+    return "there is no running pod to save; PodFailed or SpecInvalid says why"
+
+
 def _wait_for_pod(view: BatchView) -> Move:
     """Not acknowledged: the pause is made as soon as a pod runs. Said aloud only after a while."""
     since = stored(view.spec.status, now=view.now).since(names.PROGRESSING) or view.spec.created
     left = (since + timedelta(seconds=WAIT_FOR_POD) - view.now).total_seconds()
     if left > 0:
         return Move(again=left, reasons=("pause waits for a running pod",))
-    text = "the pause waits for a running pod"
+    text = "the pause waits for a running pod, and begins when one runs; Progressing says what is missing"
     return Move(change=Change(conditions=((names.PAUSE_FAILED, names.REASON_WAITING_FOR_POD, text),)), reasons=(text,))
 
 
 def _stay_paused(view: BatchView, *, ack: bool) -> Move:
-    """A paused sandbox has no pods: one that shows up late (created just before) is removed."""
+    """A paused sandbox has no pods: one that shows up late (created just before) is removed.
+
+    That its snapshot was deleted is said when it happens, not only when somebody wants it back.
+    """
     removed = pausing.remove_pods(view)
+    lost = restorable.loss(view)
     return Move(
-        change=Change(phase=names.PAUSED, ack=ack),
+        change=Change(phase=names.PAUSED, ack=ack, lost=lost),
         actions=removed.actions,
+        reasons=(lost,) if lost else (),
         again=removed.again,
         handled=True,
     )

@@ -19,22 +19,17 @@ from osb.api import claims, names, times
 from osb.api import record as records
 from osb.api.batchsandbox import BoxSpec
 from osb.api.record import Release
-from osb.decide import boxslots, claim, podbuild
+from osb.decide import boxslots, claim, podbuild, savedimages, waittext
 from osb.decide.conditions import stored
 from osb.decide.moves import SOON, STEP, Move, merge_diff
 from osb.decide.plan import Action, CreateObject, DeleteObject, DeletePod, PatchObject, Wake, event
+from osb.decide.restorable import own_snapshot, snapshot_name
 from osb.decide.status import Change
-from osb.facts.boxview import BatchView, SnapshotFact
+from osb.facts.boxview import BatchView, BoxOptions, SnapshotFact
 
 SLACK = 120.0  # seconds of a pause beyond stopping tasks and the commit Job
 FORCE_AFTER = 30.0  # seconds beyond its grace period after which a pod on a silent node is forced away
-NAME_LIMIT = 253
 BOX = "batchsandbox"
-
-
-def snapshot_name(box: str) -> str:
-    """`<sandbox>-pause`, derived when too long."""
-    return records.derived(box, NAME_LIMIT, "-pause")
 
 
 def begin(view: BatchView) -> Move:
@@ -45,7 +40,7 @@ def begin(view: BatchView) -> Move:
     if snapshot is not None and _formers(view, snapshot):
         return _former_goes(snapshot)
     if snapshot is not None and snapshot.owner_uid != uid:
-        text = f"a snapshot {snapshot.name} exists that this sandbox does not own; delete it, then pause again"
+        text = _taken(snapshot)
         failed = (names.PAUSE_FAILED, names.REASON_SNAPSHOT_NAME_CONFLICT, text)
         return Move(change=Change(ack=True, conditions=(failed,)), reasons=(text,))
     if snapshot is not None and snapshot.phase in (names.SUCCEED, names.FAILED):
@@ -53,6 +48,15 @@ def begin(view: BatchView) -> Move:
         return Move(actions=(gone,), again=STEP, reasons=("the previous snapshot is deleted first",))
     change = Change(phase=names.PAUSING, ack=True, cleared=(names.PAUSE_FAILED,), renew=True)
     return Move(change=change, again=SOON, reasons=("spec.pause is true",), handled=True)
+
+
+def limit(options: BoxOptions) -> float:
+    """Seconds after which a pause that has no images yet is given up."""
+    return options.task_stop_timeout + options.commit_timeout + SLACK
+
+
+def _taken(snapshot: SnapshotFact) -> str:
+    return f"a snapshot {snapshot.name} exists that this sandbox does not own; delete it, then pause again"
 
 
 def _formers(view: BatchView, snapshot: SnapshotFact) -> bool:
@@ -70,13 +74,13 @@ def _former_goes(snapshot: SnapshotFact) -> Move:
 
 def go_on(view: BatchView) -> Move:
     """The next step in phase Pausing."""
-    snapshot = view.snapshot if view.snapshot and view.snapshot.owner_uid == view.spec.uid else None
+    snapshot = own_snapshot(view)
     if view.spec.detaching:
         return _finish_detach(view)
     if snapshot is not None and snapshot.phase == names.SUCCEED:
         return _complete(view, snapshot)
     if _overdue(view):
-        text = "the pause did not end in time; the sandbox runs on"
+        text = f"the pause did not end within {waittext.exactly(limit(view.options))}{_stood(snapshot)}"
         return _failed(view, names.REASON_PAUSE_TIMEOUT, text, drop=snapshot)
     if snapshot is not None and snapshot.phase == names.FAILED:
         return _failed(view, names.REASON_SNAPSHOT_FAILED, snapshot.message or "snapshot failed")
@@ -85,7 +89,7 @@ def go_on(view: BatchView) -> Move:
     if view.snapshot is not None and not view.snapshot.deleting and _formers(view, view.snapshot):
         return replace(_former_goes(view.snapshot), handled=True)
     if view.snapshot is not None and not view.snapshot.deleting:
-        text = f"a snapshot {view.snapshot.name} exists that this sandbox does not own"
+        text = _taken(view.snapshot)
         return _failed(view, names.REASON_SNAPSHOT_NAME_CONFLICT, text)
     if view.snapshot is not None:
         return Move(again=STEP, reasons=("a snapshot of that name is being deleted",), handled=True)
@@ -151,26 +155,44 @@ def _left(view: BatchView, seconds: float) -> float:
 
 
 def _overdue(view: BatchView) -> bool:
-    options = view.options
-    return _left(view, options.task_stop_timeout + options.commit_timeout + SLACK) <= 0
+    return _left(view, limit(view.options)) <= 0
+
+
+def _stood(snapshot: SnapshotFact | None) -> str:
+    """What a pause that took too long was waiting for."""
+    return f": snapshot {snapshot.name} is {snapshot.phase or 'new'}" if snapshot is not None else ""
 
 
 def _failed(view: BatchView, reason: str, text: str, *, drop: SnapshotFact | None = None) -> Move:
     """Back to running, or Failed when a successful read shows no pod. One write; a newer intent stays unseen.
 
+    `text` is the cause alone: what follows for the sandbox is said here, because only one of both can be true.
     Deleting the snapshot `drop` stops its Job and unfreezes the containers (`osb.decide.snapshot`).
     """
-    alive = any(not pod.deleting and not pod.terminal for pod in boxslots.listed(view).values())
-    if not alive:
-        reason, text = (
-            names.REASON_POD_NOT_FOUND,
-            f"{text}; the pod is gone and the sandbox's content is lost",
-        )
+    alive = any(pod.live for pod in boxslots.listed(view).values())
+    if alive and reason == names.REASON_PAUSE_TIMEOUT:
+        text = f"{text}; the sandbox runs on"
+    elif not alive:
+        reason, text = names.REASON_POD_NOT_FOUND, f"{text}; {_content_lost(view)}"
     change = Change(phase=names.SUCCEED if alive else names.FAILED, conditions=((names.PAUSE_FAILED, reason, text),))
-    actions: tuple[Action, ...] = ()
-    if drop is not None and not drop.deleting:
-        actions = (DeleteObject("snapshot", drop.name, drop.uid, why="the pause failed"),)
-    return Move(change=change, actions=actions, again=SOON, reasons=(f"pause failed: {text}",), handled=True)
+    return Move(change=change, actions=_drop(drop), again=SOON, reasons=(f"pause failed: {text}",), handled=True)
+
+
+def _drop(snapshot: SnapshotFact | None) -> tuple[Action, ...]:
+    """Delete it, unless it goes already."""
+    if snapshot is None or snapshot.deleting:
+        return ()
+    return (DeleteObject("snapshot", snapshot.name, snapshot.uid, why="the pause failed"),)
+
+
+def _content_lost(view: BatchView) -> str:
+    """That nothing was saved, and why nothing can be."""
+    found = boxslots.listed(view).get(0)
+    if found is None:
+        state = "its pod is gone"
+    else:
+        state = f"its pod {found.name} " + ("is being deleted" if found.deleting else f"ended ({found.phase})")
+    return f"{state} and was not saved, so the sandbox's content is lost"
 
 
 # -- after the snapshot --------------------------------------------------------------------------------------
@@ -195,7 +217,7 @@ def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:
     spec = view.spec
     template = snapshot.source_template or view.source_template
     if template is None:
-        return _failed(view, names.REASON_POD_NOT_FOUND, "the pod's template is unknown", drop=snapshot)
+        return _without_template(snapshot)
     old = spec.record
     annotations: dict[str, str | None] = {}
     if old is not None and old.pods:
@@ -221,6 +243,16 @@ def _detach(view: BatchView, snapshot: SnapshotFact) -> Move:
     return Move(actions=(patch,), again=SOON, reasons=("the pool's pod is given back",), handled=True)
 
 
+def _without_template(snapshot: SnapshotFact) -> Move:
+    """The pod went before anybody kept its template: no pod can be made from the images, which are all that is left."""
+    text = (
+        f"the pod is gone and snapshot {snapshot.name} has no template of it, so the sandbox cannot be resumed; "
+        f"its files are in {savedimages.told(snapshot.containers)}"
+    )
+    change = Change(phase=names.FAILED, conditions=((names.PAUSE_FAILED, names.REASON_POD_NOT_FOUND, text[:1000]),))
+    return Move(change=change, actions=_drop(snapshot), again=SOON, reasons=(f"pause failed: {text}",), handled=True)
+
+
 def _finish_detach(view: BatchView) -> Move:
     """The second phase is the pool's: delete the pod, then remove finalizer and record.
 
@@ -230,7 +262,9 @@ def _finish_detach(view: BatchView) -> Move:
     pool = claims.effective_pool(spec)[0]
     if not view.pool_deleted:
         wake = Wake("pool", pool, "detach")
-        return Move(actions=(wake,), again=STEP, reasons=(f"pool {pool} takes its pod back",), handled=True)
+        held = view.leaving is not None and view.leaving.hold
+        text = f"pool {pool} is on hold and takes no pod back" if held else f"pool {pool} takes its pod back"
+        return Move(actions=(wake,), again=STEP, reasons=(text,), handled=True)
     freed = PatchObject(
         BOX, spec.name, claim.detached(spec).patch(spec.version), version=spec.version, why="its pool is gone"
     )

@@ -21,14 +21,22 @@ from osb.decide.conditions import stored
 from osb.decide.moves import SOON, Move, merge_diff
 from osb.decide.pausing import BOX, remove_pods
 from osb.decide.plan import Action, DeletePod, PatchObject, event
+from osb.decide.restorable import applied, loss, own_snapshot
+from osb.decide.savedimages import image_reference
 from osb.decide.status import Change, pod_failures
+from osb.decide.waittext import exactly
 from osb.facts.boxview import BatchView, SnapshotFact
 
 MANY_CYCLES = 100  # each pause adds an image layer, and container runtimes stop at about 127
 
 
 def begin(view: BatchView) -> Move:
-    """Phase Resuming and the acknowledgement in one write."""
+    """Phase Resuming and the acknowledgement in one write; refused at once when there is nothing to resume from.
+
+    A terminating snapshot may still be there in the next pass, so it is tried.
+    """
+    if view.spec.phase == names.PAUSED and own_snapshot(view) is None and not _ready(view) and (lost := loss(view)):
+        return _not_found(view, lost)
     change = Change(phase=names.RESUMING, ack=True, cleared=(names.RESUME_FAILED, names.POD_FAILED), renew=True)
     return Move(change=change, again=SOON, reasons=("spec.pause is false",), handled=True)
 
@@ -40,15 +48,15 @@ def go_on(view: BatchView) -> Move:
     if _ready(view):
         return Move(reasons=("a pod is ready",))
     if left <= 0:
-        text = f"no pod was ready after {view.options.resume_timeout:.0f} s"
+        text = f"no pod was ready within {exactly(view.options.resume_timeout)}{_because(view)}"
         return _back(view, names.REASON_RESUME_TIMEOUT, text)
     if applied(view):
         return Move(actions=_outdated(view, started), again=left, reasons=("waiting for the pod to be ready",))
-    snapshot = _own_snapshot(view)
+    snapshot = own_snapshot(view)
     if snapshot is None:
-        return _back(view, names.REASON_SNAPSHOT_NOT_FOUND, "SandboxSnapshot not found")
+        return _not_found(view, loss(view))
     if snapshot.phase != names.SUCCEED:
-        text = f"snapshot not ready: phase={snapshot.phase}"
+        text = f"snapshot not ready: phase={snapshot.phase or 'none yet'}"
         return _back(view, names.REASON_SNAPSHOT_NOT_READY, text)
     if view.spec.template is None:
         return _back(view, names.SPEC_INVALID, "spec.template cannot be used; correct it and ask again")
@@ -60,13 +68,13 @@ def give_up(view: BatchView) -> Move | None:
     since = _since(view, names.RESUME_FAILED)
     if view.spec.phase != names.FAILED or since is None or _ready(view):
         return None
-    if not applied(view) and _own_snapshot(view) is None:
+    if not applied(view) and own_snapshot(view) is None:
         return None  # nothing to resume from: Paused would promise too much
     left = (since + timedelta(seconds=view.options.resume_timeout) - view.now).total_seconds()
     if left > 0:
         return None
     change = Change(phase=names.PAUSED, ack=view.spec.pause is not True, cleared=(names.POD_FAILED,))
-    text = "the resume failed and did not recover; back to Paused, the snapshot is kept"
+    text = "the resume failed and did not recover; back to Paused, from where it can be asked for again"
     removed = remove_pods(view)
     return Move(change=change, actions=removed.actions, again=SOON, reasons=(text,), handled=True)
 
@@ -77,23 +85,6 @@ def failed_deadline(view: BatchView) -> float | None:
     if view.spec.phase != names.FAILED or since is None:
         return None
     return (since + timedelta(seconds=view.options.resume_timeout) - view.now).total_seconds()
-
-
-def applied(view: BatchView) -> bool:
-    """True once the template carries the images of this pause's snapshot."""
-    source = podbuild.resumed_from(view.spec).get("snapshot")
-    if not isinstance(source, str) or not source or not podbuild.resumed_images(view.spec):
-        return False
-    snapshot = _own_snapshot(view)
-    return snapshot is None or snapshot.uid == source
-
-
-def image_reference(uri: str, digest: str) -> str:
-    """`repository@digest` when the digest is known: a tag may be cached on the node, or moved."""
-    if not digest:
-        return uri
-    head, slash, last = uri.rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}@{digest}"
 
 
 # -- steps ---------------------------------------------------------------------------------------------------
@@ -180,27 +171,38 @@ def _outdated(view: BatchView, started: datetime) -> tuple[Action, ...]:
     return tuple(gone)
 
 
-def _back(view: BatchView, reason: str, text: str) -> Move:
+def _not_found(view: BatchView, lost: str) -> Move:
+    text = f"SandboxSnapshot not found: {lost}"[:1000]
+    return _back(view, names.REASON_SNAPSHOT_NOT_FOUND, text, lost=lost)
+
+
+def _back(view: BatchView, reason: str, text: str, *, lost: str = "") -> Move:
     """Back to Paused with `ResumeFailed`.
 
     The generation is answered, also when rewriting the template raised it.
     """
-    change = Change(
-        phase=names.PAUSED, ack=view.spec.pause is not True, conditions=((names.RESUME_FAILED, reason, text),)
-    )
+    failed = (names.RESUME_FAILED, reason, text)
+    change = Change(phase=names.PAUSED, ack=view.spec.pause is not True, conditions=(failed,), lost=lost)
     removed = remove_pods(view)
     return Move(change=change, actions=removed.actions, again=SOON, reasons=(f"resume failed: {text}",), handled=True)
+
+
+def _because(view: BatchView) -> str:
+    """What keeps the pod from being ready, when it says so."""
+    for pod in boxslots.owned(view).by_slot.values():
+        if pod.deleting:
+            return f": the former pod {pod.name} is still terminating"
+        if pod.unschedulable:
+            return f": no node can take pod {pod.name}"
+        if pod.waiting:
+            return f": pod {pod.name}: " + ", ".join(f"{one}: {reason}" for one, reason in pod.waiting)
+    return ""
 
 
 def _ready(view: BatchView) -> bool:
     """A ready pod that this sandbox's UID controls; a label alone proves nothing."""
     pods = boxslots.owned(view).by_slot
     return any(pod.ready and not pod.deleting for slot, pod in pods.items() if slot < view.spec.replicas)
-
-
-def _own_snapshot(view: BatchView) -> SnapshotFact | None:
-    found = view.snapshot
-    return found if found is not None and found.owner_uid == view.spec.uid else None
 
 
 def _since(view: BatchView, kind: str) -> datetime | None:

@@ -9,6 +9,7 @@ images are never deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from osb.api import names, times
@@ -21,16 +22,28 @@ from osb.facts.boxview import SnapshotView
 KIND = "snapshot"
 LIMIT = 180.0  # seconds of deletion after which the finalizer goes whatever is left
 LOOK = 1.0
+NOTED_WITHIN = 10.0  # seconds a paused sandbox has to note the images of its snapshot that goes
 
 
 def plan(view: SnapshotView) -> Plan:
     """The next step of a deletion."""
     meta = view.obj["metadata"]
-    if names.FINALIZER_SNAPSHOT not in (meta.get("finalizers") or ()):
-        return Plan(reasons=("terminating; nothing of ours holds it",))
+    held = meta.get("finalizers") or ()
+    if names.FINALIZER_SNAPSHOT not in held:
+        others = f"; finalizers of others do: {', '.join(held)}" if held else ""
+        return Plan(reasons=(f"terminating; nothing of ours holds it{others}",))
+    found = _step(view)
+    head = f"terminating; finalizer {names.FINALIZER_SNAPSHOT} holds it"
+    return replace(found, reasons=tuple(f"{head}: {reason}" for reason in found.reasons))
+
+
+def _step(view: SnapshotView) -> Plan:
+    meta = view.obj["metadata"]
     since = times.parse_or_none(meta["deletionTimestamp"]) or view.now
     if (view.now - since).total_seconds() > LIMIT:
-        text = f"pod {_status(view).get('sourcePodName')} may still be frozen; clean-up took too long"
+        text = f"clean-up was given up after {LIMIT:.0f} s"
+        if source_alive(view):
+            text += f"; containers of pod {_status(view)['sourcePodName']} may still be frozen"
         return _release(view, (event(KIND, "Warning", "CleanupTimeout", text),))
     if view.create_refused:  # a terminating namespace takes no Job any more, and its pods go anyway
         text = f"pod {_status(view).get('sourcePodName')} may still be frozen: {view.create_refused}"
@@ -51,7 +64,20 @@ def plan(view: SnapshotView) -> Plan:
         return Plan((_unpause(view),), reasons=("containers are unfrozen first",), again=LOOK)
     if unpause is not None and not results.finished(unpause) and source_alive(view):
         return Plan(reasons=("containers are being unfrozen",), again=LOOK)
+    if (view.now - since).total_seconds() < NOTED_WITHIN and _to_be_noted(view):
+        return Plan(reasons=("its paused sandbox notes the images first",), again=LOOK)
     return _release(view, ())
+
+
+def _to_be_noted(view: SnapshotView) -> bool:
+    """A sandbox is paused into this snapshot and does not say yet that it goes: nobody else knows the images' names."""
+    box = view.box
+    if box is None or box.deleting is not None or box.phase != names.PAUSED:
+        return False
+    owners = view.obj["metadata"].get("ownerReferences") or ()
+    if not any(owner.get("controller") and owner.get("uid") == box.uid for owner in owners):
+        return False
+    return (box.condition(names.COND_PAUSED) or {}).get("reason") != names.REASON_SNAPSHOT_NOT_FOUND
 
 
 def source_alive(view: SnapshotView) -> bool:
@@ -86,7 +112,7 @@ def _release(view: SnapshotView, notes: tuple[Action, ...]) -> Plan:
         version=meta["resourceVersion"],
         why="nothing of it is left",
     )
-    return Plan((*notes, *jobs, patch), reasons=("cleaned up",))
+    return Plan((*notes, *jobs, patch), reasons=("all is cleaned up, and the finalizer goes",))
 
 
 def _unpause(view: SnapshotView) -> CreateObject:

@@ -124,13 +124,23 @@ def _create(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
         text = f"node {node} does not exist" if node else f"pod {status.get('sourcePodName')} is on no node"
         return _fail(view, REASON_NODE, text)
     if view.source is None or not usable(view.source, reading.text(status, "sourcePodUID")):
-        text = f"source pod not found: pod {status.get('sourcePodName')} does not run any more"
+        text = f"source pod not found: {_gone(view, str(status.get('sourcePodName')))}"
         return _fail(view, names.REASON_SOURCE_POD_NOT_FOUND, text)
     if view.commit_job is not None:
         return _foreign(view, phase, progress)
     body = commit_job(meta, status, view.options, keep_frozen=bool(owning_box(view)))
     made = CreateObject("job", commit_name(meta["name"]), body, why="commit and push the images")
     return _waiting(view, phase, progress, actions=(made,), again=SOON)
+
+
+def _gone(view: SnapshotView, name: str) -> str:
+    """What became of the pod that was to be saved, which is one of its UID: another of its name is no substitute."""
+    if view.source is None:
+        return f"pod {name}, which was to be saved, is gone"
+    meta, phase = view.source.get("metadata") or {}, (view.source.get("status") or {}).get("phase")
+    if meta.get("deletionTimestamp"):
+        return f"pod {name} is being deleted"
+    return f"pod {name} does not run any more (phase {phase or 'unknown'})"
 
 
 def _foreign(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
@@ -140,10 +150,14 @@ def _foreign(view: SnapshotView, phase: str, progress: tuple[str, str]) -> Plan:
     """
     assert view.commit_job is not None  # the caller's condition
     meta = view.commit_job["metadata"]
+    reason, text = progress
+    progress = (reason, f"{text}, once Job {meta['name']} of an earlier snapshot is gone")
     if meta.get("deletionTimestamp"):
         return _waiting(view, phase, progress, again=1.0)
     if names.LABEL_SNAPSHOT_NAME not in (meta.get("labels") or {}):
-        text = f"failed to build commit job: a Job {meta['name']} exists that is not ours"
+        text = (
+            f"failed to build commit job: a Job {meta['name']} exists that no snapshot made; delete it, then try again"
+        )
         return _fail(view, names.REASON_BUILD_JOB_FAILED, text)
     gone = DeleteObject("job", meta["name"], meta["uid"], why="left over from an earlier snapshot of this name")
     return _waiting(view, phase, progress, actions=(gone,), again=1.0)
@@ -197,7 +211,8 @@ def _saved(view: SnapshotView, job: Mapping[str, Any]) -> Plan:
         digests = results.result(job, view.job_pods, requested)
     except results.Unreadable as error:
         if not results.pods_of(job, view.job_pods) and _age(view, job, "completionTime") < RESULT_WAIT:
-            return _waiting(view, names.COMMITTING, _attempt(_attempts(view)), job=job, again=1.0)
+            text = f"The commit Job, attempt {_attempts(view)} of {TRIES}, succeeded; the report of its pod is awaited"
+            return _waiting(view, names.COMMITTING, (names.REASON_COMMITTING, text), job=job, again=1.0)
         text = f"the commit job succeeded, but {error}"
         return _fail(view, REASON_RESULT, text, actions=_unfreeze(view))
     conditions = stored(_status(view), now=view.now)
@@ -208,8 +223,8 @@ def _saved(view: SnapshotView, job: Mapping[str, Any]) -> Plan:
     status["containers"] = [
         {**c, "imageDigest": digests[c["containerName"]]} if digests[c["containerName"]] else dict(c) for c in saved
     ]
-    told = event(KIND, "Normal", "JobSucceeded", "Commit job succeeded")
-    return Plan((told,), status, reasons=("the images are saved",), again=KEEP_JOB)
+    done = event(KIND, "Normal", "JobSucceeded", "Commit job succeeded")
+    return Plan((done,), status, reasons=("the images are saved",), again=KEEP_JOB)
 
 
 def _no_pod(view: SnapshotView, job: Mapping[str, Any]) -> bool:

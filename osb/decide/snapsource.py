@@ -83,7 +83,7 @@ def source(view: SnapshotView, *, internal: bool) -> Source:
         raise Unsaveable(names.REASON_SOURCE_POD_NOT_FOUND, _no_pod(box))
     saved, left_out = _containers(box, pod)
     if not saved:
-        text = f"no containers found in BatchSandbox {name} template"
+        text = f"no containers found in BatchSandbox {name} template that run in pod {found.name}"
         raise Unsaveable(names.REASON_NO_CONTAINERS, text)
     try:
         images = tuple((one, image_uri(view, box, one, internal=internal)) for one in saved)
@@ -104,8 +104,13 @@ def usable(pod: Mapping[str, Any], uid: str) -> bool:
 
 def _no_pod(box: BoxSpec) -> str:
     text = f"source pod not found: no running pod found for BatchSandbox {box.name}"
+    paused = box.condition(names.COND_PAUSED) or {}
+    if box.phase == names.PAUSED and paused.get("reason") == names.REASON_SNAPSHOT_NOT_FOUND:
+        return f"{text}; it is paused, and {paused.get('message')}"
     if box.phase == names.PAUSED:
         return f"{text}; it is paused, its content is in the images of its pause snapshot"
+    if 0 in claims.given_back(box):
+        return f"{text}; it gave its pod back, and no other one takes its place"
     return text
 
 

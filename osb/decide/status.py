@@ -24,6 +24,7 @@ from osb.decide.waittext import waiting_message
 from osb.facts.boxview import BatchView
 
 SUSPENDED = (names.PAUSING, names.PAUSED)
+_PAUSED = "Sandbox is paused"
 _TASKS = ("taskRunning", "taskSucceed", "taskFailed", "taskUnknown", "taskPending")
 _FAILURES = (names.POD_FAILED, names.RESUME_FAILED, names.PAUSE_FAILED)
 
@@ -37,6 +38,7 @@ class Change:
     `conditions`: (type, reason, message) of those to store.
     `cleared`: types of those to remove.
     `renew`: the operation's clock (`Progressing`) starts again.
+    `lost`: why a sandbox that is Paused cannot be resumed; "" when it can.
     """
 
     phase: str | None = None
@@ -44,6 +46,7 @@ class Change:
     conditions: tuple[tuple[str, str, str], ...] = ()
     cleared: tuple[str, ...] = ()
     renew: bool = False
+    lost: str = ""
 
 
 NO_CHANGE = Change()
@@ -59,6 +62,7 @@ class _Draft:
     ready: int
     needed: int
     missing: tuple[int, ...]
+    lost: str = ""
     acked: bool = field(default=False)
 
 
@@ -73,6 +77,7 @@ def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
         ready=counters["ready"],
         needed=len(boxslots.needed(view)),
         missing=boxslots.missing(view),
+        lost=change.lost,
     )
     _facts_conditions(draft)
     phase = change.phase if change.phase is not None else _phase(draft)
@@ -266,7 +271,8 @@ def _phase_conditions(draft: _Draft, phase: str, *, renew: bool) -> None:
         conditions.set(names.READY, names.REASON_PODS_READY, _running(draft))
     elif phase == names.PAUSED:
         conditions.clear(names.READY, names.PROGRESSING)
-        conditions.set(names.COND_PAUSED, names.REASON_PAUSED, "Sandbox is paused")
+        told = (names.REASON_SNAPSHOT_NOT_FOUND, draft.lost) if draft.lost else (names.REASON_PAUSED, _PAUSED)
+        conditions.set(names.COND_PAUSED, *told)
     elif phase in (names.PAUSING, names.RESUMING):
         pausing = phase == names.PAUSING
         reason = names.REASON_PAUSE_IN_PROGRESS if pausing else names.REASON_RESUME_IN_PROGRESS

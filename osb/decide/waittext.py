@@ -49,6 +49,17 @@ def nearest(value: int) -> int:
     return (value + unit // 2) // unit * unit
 
 
+def span(seconds: float) -> str:
+    """A length of time to the minute, or to the second below one."""
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{max(seconds, 0):.0f} s"
+
+
+def exactly(seconds: float) -> str:
+    """A limit as it was set, without rounding: `13 min`, `3 min 40 s`, `40 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return " ".join(([f"{minutes} min"] if minutes else []) + ([f"{rest} s"] if rest or not minutes else []))
+
+
 def _told(prior: str) -> str:
     """The waiting part of a prior message, which may stand behind `1/3 ready; `."""
     head, found, tail = prior.partition(" ready; ")

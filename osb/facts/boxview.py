@@ -14,6 +14,8 @@ from typing import Any
 
 from osb.api.batchsandbox import BoxSpec
 from osb.api.reading import part, parts, text
+from osb.api.restart import DEFAULT_RESTART, RestartConfig
+from osb.facts.ledger import LedgerEntry
 from osb.facts.pod import PodFact
 
 
@@ -72,6 +74,34 @@ class SnapshotFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Returning:
+    """A pod that the ledger attributes to a terminating sandbox. `pod`: None means that it is gone."""
+
+    name: str
+    entry: LedgerEntry
+    pod: PodFact | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """The pool side of a sandbox that leaves it: terminating or paused, and held by the pool's finalizer.
+
+    `exists`: the Pool is there.
+    `believed`: its ledger is ready.
+    `policy`, `config`: how the pool recycles pods.
+    """
+
+    pool: str
+    exists: bool = True
+    hold: bool = False
+    believed: bool = True
+    policy: str = ""
+    config: RestartConfig = DEFAULT_RESTART
+    epoch: str = ""
+    pods: tuple[Returning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoxOptions:
     """Settings a sandbox decision needs; durations in seconds."""
 
@@ -103,6 +133,7 @@ class BatchView:
     source_template: Mapping[str, Any] | None = None
     pull_secret_missing: bool = False
     create_refused: str = ""
+    leaving: Leaving | None = None  # only while its pool has to let it go
     options: BoxOptions = field(default_factory=BoxOptions)
 
 
@@ -128,7 +159,7 @@ class SnapshotView:
     `source`: the live source pod: the one `status.sourcePodUID` names once it is recorded, before
       that the candidate.
     `rivals`: names of active snapshots of the same pod that come first.
-    `push_secret`: "", "missing" or "wrong type".
+    `push_secret`: "", or what is wrong with it: "missing", "of type Opaque, not ...".
     `node_gone`: the recorded node does not exist.
     `pool_template`, `pool_revision`: those of a pooled sandbox's pool.
     """

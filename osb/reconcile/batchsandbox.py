@@ -64,10 +64,9 @@ def _assign(p: Pass, raw: Obj, plan: Plan) -> Outcome:
     chosen = assign.choose(p, raw)
     if chosen.assigned:
         return Done(summary=chosen.summary, progress=True)
-    rest = Plan(tuple(a for a in plan.actions if not isinstance(a, AssignPool)), plan.status, plan.reasons, plan.again)
-    view = boxview.build(p, raw, waiting=chosen.waiting)
-    shown = batch.plan(view)
-    done = execute(p, "batchsandbox", raw, Plan(rest.actions, shown.status, shown.reasons, shown.again))
+    rest = tuple(action for action in plan.actions if not isinstance(action, AssignPool))
+    shown = batch.plan(boxview.build(p, raw, waiting=chosen.waiting))
+    done = execute(p, "batchsandbox", raw, Plan(rest, shown.status, shown.reasons, shown.again))
     again = min(w for w in (plan.again, chosen.again) if w is not None)
     return After(seconds=again, summary=chosen.summary, progress=done.writes > 0)
 

@@ -11,12 +11,13 @@ from typing import Any
 import orjson
 
 from osb.api import batchsandbox, claims, names
+from osb.api import pool as pools
 from osb.api.batchsandbox import BoxSpec
 from osb.api.record import derived
 from osb.decide import podbuild, tasks
 from osb.decide.tasknode import Node
 from osb.errors import NotFound, Refused
-from osb.facts.boxview import BatchView, BoxOptions, SnapshotFact, Waiting, snapshot_fact
+from osb.facts.boxview import BatchView, BoxOptions, Leaving, Returning, SnapshotFact, Waiting, snapshot_fact
 from osb.facts.ledger import CONF, HELD, REL, RESV
 from osb.facts.pod import PodFact
 from osb.reconcile import gather, readable
@@ -46,6 +47,7 @@ def build(p: Pass, raw: Obj, *, waiting: Waiting | None = None) -> BatchView:
         now=p.now(), spec=spec, pods=owned, slots=slots, waiting=waiting,
         pool_deleted=pooled and _pool_deleted(p, spec), quarantine=quarantine, tasks=_tasks(p, spec),
         snapshot=snapshot, source_template=template, pull_secret_missing=secret_missing, options=_options(p),
+        leaving=_leaving(p, spec),
     )  # fmt: skip
 
 
@@ -54,6 +56,27 @@ def _options(p: Pass) -> BoxOptions:
     return BoxOptions(
         task_stop_timeout=settings.task_stop_timeout, commit_timeout=settings.job_timeout,
         resume_timeout=settings.resume_timeout, resume_pull_secret=settings.resume_pull_secret,
+    )  # fmt: skip
+
+
+def _leaving(p: Pass, spec: BoxSpec) -> Leaving | None:
+    """What its pool has of a sandbox that is deleted, or paused and giving its pod back: for the words about it."""
+    if (spec.deleting is None and not spec.detaching) or names.FINALIZER_POOL not in spec.finalizers:
+        return None
+    pool = claims.effective_pool(spec)[0] or (spec.record.pool_ref if spec.record is not None else "")
+    if pool in ("", names.ANY_POOL):
+        return Leaving(pool="")
+    raw = gather.read_one(p, "pool", spec.namespace, pool)
+    if raw is None:
+        return Leaving(pool=pool, exists=False)
+    how, ledger = pools.parse(raw), p.store.ledger(spec.namespace, pool)
+    meta = ledger.meta()
+    entries = ledger.of_box(spec.uid, spec.replicas) if meta.ready else {}
+    facts = gather.pods_named(p, "poolpod", [name for name, _ in entries.values()]) if entries else {}
+    returning = tuple(Returning(name=name, entry=entry, pod=facts.get(name)) for name, entry in entries.values())
+    return Leaving(
+        pool=pool, hold=how.hold, believed=meta.ready, policy=how.recycle, config=how.restart_config,
+        epoch=meta.epoch, pods=returning,
     )  # fmt: skip
 
 

@@ -165,7 +165,7 @@ def _push_secret(p: Pass) -> str:
         return "missing"
     except Refused:
         return ""  # not allowed to look: the Job will tell
-    return "" if secret.get("type") == SECRET_TYPE else "of the wrong type"
+    return "" if secret.get("type") == SECRET_TYPE else f"of type {secret.get('type')}, not {SECRET_TYPE},"
 
 
 def _node_gone(p: Pass, node: str) -> bool:

@@ -9,8 +9,10 @@ the Lease's state).
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
+import orjson
 import redis
 
 from osb.store import keys
@@ -79,6 +81,21 @@ class Duty:
         """The other controller that holds the Lease, as far as is known, or None."""
         seen = self.stamped(keys.HOLDER)
         return (seen.text or None) if seen else None
+
+    # -- what workers decide by, for people who look with a command line of their own -------
+
+    def tell_settings(self, deciding: Mapping[str, Any]) -> None:
+        """Note the settings that decisions depend on; the last worker that told counts."""
+        self.stamp(keys.SETTINGS, orjson.dumps(deciding).decode())
+
+    def settings_told(self) -> dict[str, Any] | None:
+        """What a worker told within ten minutes, or None."""
+        seen = self.stamped(keys.SETTINGS)
+        try:
+            told = orjson.loads(seen.text) if seen else None
+        except orjson.JSONDecodeError:
+            return None
+        return told if isinstance(told, dict) else None
 
     def watcher_seen(self) -> None:
         """A watcher is fresh."""

@@ -242,11 +242,17 @@ def test_a_resume_without_snapshot_goes_back_to_paused_and_says_so(space: Space)
     space.box("box", pool=None, template=template())
     space.served("box")
     paused(space, "box")
+    uri = space.get("snapshot", "box-pause")["status"]["containers"][0]["imageUri"]
+    image = uri.rpartition(":")[0] + "@sha256:"
     space.delete("snapshot", "box-pause")
+    # The loss is told when it happens, with the image that is left
+    box = space.until_box("box", lambda b: condition(b, "Paused")["reason"] == "SnapshotNotFound")
+    assert image in condition(box, "Paused")["message"]
     space.gone("snapshot")
     pause(space, "box", False)
     box = space.until_box("box", lambda b: phase(b) == "Paused" and condition(b, "ResumeFailed"))
     assert condition(box, "ResumeFailed")["reason"] == "SnapshotNotFound"
+    assert image in condition(box, "ResumeFailed")["message"]
     assert space.all("pod") == []
 
 

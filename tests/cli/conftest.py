@@ -43,7 +43,7 @@ class Installation:
 
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    env = {"OSB_INSTALLATION": "cli-test", "OSB_HEALTH_PROBE_BIND_ADDRESS": "0"}
+    env = {"OSB_INSTALLATION": "cli-test", "OSB_HEALTH_PROBE_BIND_ADDRESS": "0", "OSB_RESUME_TIMEOUT": "40s"}
     options = Options(folder=tmp_path_factory.mktemp("up"), env=env, simulate=True, workers=1, threads=8, flower=False,
                       pod_ready="0.05s")  # fmt: skip
     everything = Everything(options)

@@ -87,7 +87,9 @@ def test_a_sandbox_deleted_while_its_pool_is_held_says_what_it_stays_for(
     installation.until("it is served", lambda: installation.status("batchsandbox", "leaving").get("ready") == 1)
     osbctl("hold", "warm")
     installation.kube.delete("batchsandbox", "default", "leaving")
-    assert "pool warm, which is on hold; `osbctl unhold default/warm`" in osbctl("explain", "sandbox", "leaving").out
+    said = osbctl("explain", "sandbox", "leaving").out
+    assert "pool warm, which is on hold; `osbctl unhold default/warm`" in said
+    assert f"finalizer {names.FINALIZER_POOL} holds it" in said and "nothing of ours" not in said
     osbctl("unhold", "warm")
     installation.until("it is gone", lambda: "leaving" not in osbctl("get", "sandboxes").out)
 

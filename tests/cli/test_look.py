@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,10 +11,11 @@ import yaml
 
 from osb.api.key import Key
 from osb.cli import look
-from osb.cli.context import key_of
-from osb.local.demo import pool_body
+from osb.cli.context import key_of, reach
+from osb.local.demo import box_body, pool_body
 from osb.reconcile.poolload import load
 from osb.store.client import connect
+from osb.store.duty import Duty
 from tests.cli.conftest import Called, Installation
 
 Osbctl = Callable[..., Called]
@@ -57,6 +58,53 @@ def test_explain_of_a_served_sandbox_shows_its_pods_and_how_it_got_them(osbctl: 
     assert "2 of 2" in said and "0=warm-" in said and "1=warm-" in said
     assert "change nothing" in said
     assert "allocated: default/warm default/pair" in said
+
+
+@pytest.fixture
+def misfit(installation: Installation) -> Iterator[str]:
+    """A sandbox for any pool whose image no pool has, as its status says."""
+    template = {"spec": {"containers": [{"name": "main", "image": "nobody/has:this"}]}}
+    body = box_body("misfit", 1)
+    body["spec"] |= {"poolRef": "*", "template": template}
+    installation.kube.create("batchsandbox", "default", body)
+    installation.until("it waits", lambda: "NoPoolFits" in str(installation.status("batchsandbox", "misfit")))
+    yield "misfit"
+    installation.kube.delete("batchsandbox", "default", "misfit")
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_a_sandbox_that_no_pool_fits_is_told_so_with_a_reason_for_each_pool(
+    osbctl: Osbctl, misfit: str, command: str
+) -> None:
+    said = osbctl(command, "sandbox", misfit).out
+    assert "poolRef is *: no pool fits" in said and "a pool is chosen" not in said and "choose a pool" not in said
+    for pool in ("warm", "small"):
+        assert any(line.strip() == f"pool {pool}: image nobody/has:this is not in its template"
+                   for line in said.replace("- ", "").splitlines()), said  # fmt: skip
+
+
+def test_explain_and_plan_decide_by_the_settings_of_the_installation(
+    osbctl: Osbctl, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given workers with a limit of their own, and a command line whose environment has another one
+    monkeypatch.setenv("OSB_RESUME_TIMEOUT", "7m")
+    with reach() as one:
+        installation.until("a worker told its settings", one.store.duty.settings_told)
+        assert one.look(key_of("sandbox", "pair")).settings.resume_timeout == 40
+    said = osbctl("explain", "sandbox", "pair", "-o", "json")
+    assert (json.loads(said.out)["settings"], said.err) == ("installation", "")
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_without_the_installations_settings_those_of_the_command_are_used_and_that_is_said(
+    osbctl: Osbctl, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(Duty, "settings_told", lambda self: None)
+    monkeypatch.setenv("OSB_RESUME_TIMEOUT", "7m")
+    with reach() as one:
+        assert one.look(key_of("sandbox", "pair")).settings.resume_timeout == 420
+    said = osbctl(command, "sandbox", "pair")
+    assert said.code == 0 and "those of this command's own environment" in said.err
 
 
 def test_explain_of_a_pool_shows_its_ledger_and_its_line_in_order(osbctl: Osbctl) -> None:

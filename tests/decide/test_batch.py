@@ -359,6 +359,13 @@ def test_any_pool_is_chosen_before_anything_else() -> None:
     assert created(plan) == []
 
 
+def test_a_choice_that_found_no_pool_is_told_and_not_announced_again() -> None:
+    nothing = Waiting(code=names.WAIT_NO_POOL_FITS, detail="pool a: it is on hold", missing=1)
+    plan = batch.plan(view(box(poolRef="*"), waiting=nothing))
+    assert of(plan, AssignPool) == []
+    assert plan.reasons == ("poolRef is *: no pool fits: pool a: it is on hold",)
+
+
 def test_a_brand_new_sandbox_shows_nothing_for_a_second_and_then_says_that_it_waits() -> None:
     new = batch.plan(view(box(poolRef="warm", age=0), now=at(0.4)))
     assert new.status is None

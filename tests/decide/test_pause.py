@@ -67,6 +67,12 @@ def test_a_failed_sandbox_with_a_running_pod_can_be_paused_and_one_without_is_re
     assert step(Situation(phase="Failed", pause=True, news=True)) is Step.NO_POD
 
 
+@pytest.mark.parametrize("phase", [*ALIVE, "Failed"])
+def test_a_pause_does_not_wait_for_a_pod_that_cannot_come(phase: str) -> None:
+    assert step(Situation(phase=phase, pause=True, news=True, used_up=True)) is Step.NO_POD
+    assert step(Situation(phase=phase, pause=True, used_up=True, pause_failed=True)) is Step.IDLE
+
+
 def test_only_single_sandboxes_are_paused() -> None:
     for phase in (*ALIVE, "Failed"):
         assert step(Situation(phase=phase, pause=True, news=True, running=True, single=False)) is Step.REFUSE
@@ -92,7 +98,7 @@ def documented() -> dict[tuple[str, str, str], str]:
 
 def situation(pause_: str, phase: str, facts: str) -> Situation:
     told = {word.strip() for word in facts.split(",")}
-    known = {"new", "running", "PauseFailed", "ResumeFailed", "images", "replicas≠1", "-"}
+    known = {"new", "running", "PauseFailed", "ResumeFailed", "images", "replicas≠1", "given back", "-"}
     assert told <= known, f"unknown facts {told - known}"
     return Situation(
         phase="" if phase == "none" else phase,
@@ -103,6 +109,7 @@ def situation(pause_: str, phase: str, facts: str) -> Situation:
         resume_failed="ResumeFailed" in told,
         restorable="images" in told,
         single="replicas≠1" not in told,
+        used_up="given back" in told,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from osb.api import names
+from osb.decide import batch
 from osb.decide.pausetext import standing
-from osb.facts.boxview import TaskSummary
-from tests.doubles.boxworld import World, pause, running
+from osb.facts.boxview import Leaving, TaskSummary
+from tests.doubles.boxworld import World, pause, pooled, running
 
 
 def pausing() -> World:
@@ -28,7 +29,20 @@ def test_a_pause_names_its_step_what_it_waits_for_and_its_limit() -> None:
     told = standing(world.view(), "The commit Job runs, attempt 1 of 3")
     assert told.startswith("pause, step 3 of 4: snapshot box-pause is Pending (The commit Job runs, attempt 1 of 3)")
     world.saved()
-    assert "step 4 of 4: the images are saved, 1 pod(s) still to go" in standing(world.view())
+    told = standing(world.view())
+    assert told == "pause, step 4 of 4: the images are saved, 1 pod(s) still to go", "it is not given up any more"
+
+
+def test_a_pool_on_hold_that_keeps_the_saved_pod_is_told() -> None:
+    world = pooled()
+    world.edit(pause=True)
+    world.run(2)
+    world.saved(source_template={"spec": {"containers": [{"name": "main", "image": "img:1"}]}})
+    world.run()
+    assert standing(world.view()) == "pause, step 4 of 4: the pool deletes the pod that was saved"
+    held = replace(world.view(), leaving=Leaving(pool="warm", hold=True))
+    assert standing(held).startswith("pause, step 4 of 4: pool warm is on hold")
+    assert batch.plan(held).reasons == ("pool warm is on hold and takes no pod back",)
 
 
 def test_tasks_come_first() -> None:
@@ -58,6 +72,25 @@ def test_a_failed_pause_says_how_it_is_tried_again() -> None:
     seen = {"conditions": [failed], "pauseObservedGeneration": view.spec.generation}
     spec = replace(view.spec, pause=True, status={**view.spec.status, **seen})
     assert standing(replace(view, spec=spec)).startswith("the last pause failed; asked again")
+
+
+def test_a_failed_pause_that_lost_its_pod_is_tried_again_only_when_one_runs() -> None:
+    world = pausing()
+    world.run()
+    world.pods.clear()
+    world.saved(phase=names.FAILED, message="source pod not found")
+    world.run()
+    assert world.phase == "Failed"
+    assert "(pause: null, then the value), once its pod runs it is tried again" in standing(world.view())
+
+
+def test_a_sandbox_that_gave_its_pod_back_is_not_told_to_ask_again() -> None:
+    view = running().view()
+    failed = {"type": names.PAUSE_FAILED, "status": "True"}
+    seen = {"conditions": [failed], "pauseObservedGeneration": view.spec.generation}
+    spec = replace(view.spec, pause=True, status={**view.spec.status, **seen})
+    view = replace(view, spec=spec, pods=(), tasks=TaskSummary(done=frozenset({0})))
+    assert standing(view) == "it cannot be paused: its pod was given back, and no other one takes its place"
 
 
 def test_a_pause_of_several_says_what_to_change_before_and_after_it_was_refused() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import orjson
 import pytest
 
 from osb.api import names, times
 from osb.decide import batch
-from osb.decide.pausing import snapshot_name
 from osb.decide.plan import CreateObject, DeleteObject
-from osb.facts.boxview import SnapshotFact, TaskSummary
+from osb.decide.restorable import snapshot_name
+from osb.facts.boxview import BoxOptions, SnapshotFact, TaskSummary
 from tests.doubles.boxes import of, pod, snapshot
 from tests.doubles.boxworld import World, pause, pooled, running
 
@@ -229,6 +231,99 @@ def test_a_pod_that_vanishes_while_pausing_is_a_loss_that_the_sandbox_recovers_f
     world.ready()
     world.run()
     assert (world.phase, world.reason("PauseFailed")) == ("Succeed", "PodNotFound")
+
+
+def message(world: World, kind: str = "PauseFailed") -> str:
+    return next(str(c["message"]) for c in world.status["conditions"] if c["type"] == kind)
+
+
+def test_a_pause_that_does_not_end_says_what_it_waited_for_and_that_the_sandbox_runs_on() -> None:
+    world = running()
+    world.edit(pause=True)
+    world.run(2)
+    world.wait(13 * 60)
+    world.run()
+    assert message(world) == ("the pause did not end within 13 min: snapshot box-pause is Pending; the sandbox runs on")
+
+
+@pytest.mark.parametrize(("commit", "told"), [(40, "3 min 40 s"), (600, "13 min")])
+def test_a_limit_is_told_as_it_was_set(commit: float, told: str) -> None:
+    world = running()
+    world.options = BoxOptions(commit_timeout=commit)
+    world.edit(pause=True)
+    world.run(2)
+    world.wait(13 * 60)
+    world.run()
+    assert message(world).startswith(f"the pause did not end within {told}:")
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (None, "its pod is gone"),
+        ({"deleting": 1}, "its pod box-0 is being deleted"),
+        ({"phase": "Failed", "ready": False}, "its pod box-0 ended (Failed)"),
+    ],
+)
+def test_a_pause_that_lost_its_pod_says_that_it_is_lost_and_not_that_it_runs_on(
+    state: dict[str, Any] | None, told: str
+) -> None:
+    # Given a sandbox whose pod goes while it is paused, and a pause that then takes too long
+    world = running()
+    world.edit(pause=True)
+    world.run(2)
+    world.pods.clear()
+    if state is not None:
+        world.ready(**state)
+    world.wait(13 * 60)
+    world.run()
+    # Then one sentence tells what is true
+    assert (world.phase, world.reason("PauseFailed")) == ("Failed", "PodNotFound")
+    assert message(world).endswith(f"; {told} and was not saved, so the sandbox's content is lost")
+    assert "runs on" not in message(world)
+
+
+def test_a_taken_name_found_during_a_pause_says_what_to_do_too() -> None:
+    world = running()
+    world.edit(pause=True)
+    world.run()
+    world.snapshot = _foreign()
+    world.run()
+    assert world.reason("PauseFailed") == "SnapshotNameConflict"
+    assert message(world).endswith("delete it, then pause again")
+
+
+def test_a_sandbox_that_gave_its_pod_back_is_refused_a_pause_at_once() -> None:
+    # Given a finished sandbox: its task is done, its pod went back to the pool
+    world = pooled()
+    world.edit(pause=None)
+    released = orjson.dumps({"pods": ["warm-1"]}).decode()
+    world._patch({"metadata": {"annotations": {names.ALLOC_RELEASE: released, names.ALLOC_RELEASED: released}}})
+    world.run()
+    assert world.phase == "Succeed"
+    # When it is paused
+    world.edit(pause=True)
+    plan = world.run()
+    # Then it hears why not, and nobody waits for a pod
+    assert (world.phase, world.reason("PauseFailed")) == ("Succeed", "PodNotFound")
+    assert message(world) == "there is no pod to save: the sandbox gave it back, and no other one takes its place"
+    assert world.status["pauseObservedGeneration"] == generation(world)
+    assert plan.again is None
+
+
+def test_a_refusal_without_a_pod_claims_no_loss_that_it_does_not_know_of() -> None:
+    # Given a sandbox that never got a pod
+    world = World(replicas=1, poolRef="warm", allocationTimeoutSeconds=5)
+    world.run()
+    world.wait(10)
+    world.run()
+    assert (world.phase, world.reason("PodFailed")) == ("Failed", "AllocationTimeout")
+    world.box["metadata"]["generation"] += 1
+    world.status["observedGeneration"] = generation(world)
+    world.box["spec"]["pause"] = True
+    world.run()
+    assert world.reason("PauseFailed") == "PodNotFound"
+    assert "lost" not in message(world)
 
 
 def test_a_pause_that_does_not_end_gives_up_and_removes_its_snapshot() -> None:

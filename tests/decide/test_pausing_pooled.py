@@ -83,3 +83,17 @@ def test_a_template_that_was_only_a_hint_is_replaced_and_not_merged() -> None:
     world.saved(source_template=SOLID)
     world.run()
     assert world.box["spec"]["template"] == SOLID
+
+
+def test_a_pod_whose_template_nobody_kept_is_a_loss_that_names_the_images() -> None:
+    # Given images that are saved, and a pod that went before its template was kept
+    world = pooled()
+    world.edit(pause=True)
+    world.run(2)
+    world.saved()
+    world.run()
+    # Then the sandbox cannot be resumed, and the message says where its files are
+    assert (world.phase, world.reason("PauseFailed")) == ("Failed", "PodNotFound")
+    text = next(c["message"] for c in world.status["conditions"] if c["type"] == "PauseFailed")
+    assert "its files are in image reg.example/ns/box/main@sha256:" in text and "(container main)" in text
+    assert "content is lost" not in text

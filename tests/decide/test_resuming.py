@@ -12,7 +12,7 @@ from osb.api import names
 from osb.decide import batch
 from osb.decide.moves import merge_diff
 from osb.decide.plan import PatchObject
-from osb.decide.resuming import image_reference
+from osb.decide.savedimages import image_reference
 from tests.doubles.boxes import condition, of, pod
 from tests.doubles.boxworld import World, merge, pause, running
 
@@ -242,9 +242,9 @@ def test_a_ready_pod_of_somebody_else_does_not_complete_a_resume() -> None:
 
 def test_a_sandbox_in_resuming_with_a_ready_pod_and_no_snapshot_is_running() -> None:
     world = pause(running())
-    world.snapshot = None
     world.edit(pause=False)
     world.run()
+    world.snapshot = None
     world.ready()
     world.run()
     assert (world.phase, world.reason("ResumeFailed")) == ("Succeed", "")
@@ -300,3 +300,65 @@ def test_a_condition_without_a_time_starts_its_clock_now() -> None:
     world.run()
     assert world.phase == "Pausing"
     assert condition("Progressing")["status"] == "True"
+
+
+def _message(world: World, kind: str) -> str:
+    return next(str(c["message"]) for c in world.status["conditions"] if c["type"] == kind)
+
+
+def test_the_deletion_of_a_paused_sandboxs_snapshot_is_told_at_once_with_the_images_that_are_left() -> None:
+    # Given a paused sandbox whose snapshot somebody deletes; its finalizer keeps it for a moment
+    world = pause(running())
+    assert world.snapshot is not None
+    [(container, uri, digest)] = world.snapshot.containers
+    image = f"image {uri.rpartition(':')[0]}@{digest} (container {container})"
+    world.snapshot = replace(world.snapshot, deleting=True)
+    world.run()
+    # Then condition and Event say so, with what can still be done, and it stays paused
+    assert (world.phase, world.reason("Paused")) == ("Paused", "SnapshotNotFound")
+    assert "box-pause was deleted" in _message(world, "Paused") and image in _message(world, "Paused")
+    assert world.events.count("PauseSnapshotDeleted") == 1
+    # And the images are remembered when it is gone, also by the resume that fails then
+    world.gone()
+    world.run(2)
+    assert image in _message(world, "Paused")
+    world.edit(pause=False)
+    world.run(2)
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "SnapshotNotFound")
+    assert _message(world, "ResumeFailed").startswith("SandboxSnapshot not found: ")
+    assert image in _message(world, "ResumeFailed") and image in _message(world, "Paused")
+    assert world.status["pauseObservedGeneration"] == world.box["metadata"]["generation"]
+    assert world.events.count("PauseSnapshotDeleted") == 1
+
+
+def test_a_snapshot_that_is_restored_ends_the_complaint() -> None:
+    world = pause(running())
+    kept, world.snapshot = world.snapshot, None
+    world.run()
+    assert world.reason("Paused") == "SnapshotNotFound"
+    assert "the saved image" in _message(world, "Paused"), "nobody saw which"
+    world.snapshot = kept
+    world.run()
+    assert (world.reason("Paused"), _message(world, "Paused")) == ("Paused", "Sandbox is paused")
+
+
+def test_a_snapshot_that_is_not_needed_any_more_is_not_missed() -> None:
+    # Given a resume that put the images into the template and then ran out of time
+    world = pause(running())
+    world.edit(pause=False)
+    world.run(2)
+    world.snapshot = None
+    world.wait(700)
+    world.run(2)
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "ResumeTimeout")
+    assert world.reason("Paused") == "Paused"
+
+
+def test_a_resume_that_took_too_long_says_what_its_pod_waited_for() -> None:
+    world = resumed(pause(running()))
+    image = world.bodies["box-0"]["spec"]["containers"][0]["image"]
+    world.ready(phase="Pending", ready=False, unschedulable=True, main_image=image)
+    world.wait(700)
+    world.run()
+    assert (world.phase, world.reason("ResumeFailed")) == ("Paused", "ResumeTimeout")
+    assert _message(world, "ResumeFailed") == "no pod was ready within 10 min: no node can take pod box-0"

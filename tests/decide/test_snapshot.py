@@ -8,9 +8,9 @@ import pytest
 
 from osb.api import names
 from osb.decide import snapshot
-from osb.decide.plan import DeleteObject, EmitEvent, PatchObject
+from osb.decide.plan import DeleteObject, EmitEvent, PatchObject, Plan
 from osb.facts.boxview import SnapshotOptions
-from tests.doubles.boxes import at, box, of, pod, told
+from tests.doubles.boxes import at, box, condition, of, pod, told
 from tests.doubles.snapviews import (
     DIGEST,
     IMAGE,
@@ -274,3 +274,55 @@ def test_a_job_that_gets_no_pod_or_no_node_fails_fast() -> None:
     assert young.status["phase"] == "Committing"
     lost = snapshot.plan(view(committing(), commit_job=job(active=1), node_gone=True))
     assert failed(lost)[0] == "NodeUnavailable"
+
+
+# -- messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "became"),
+    [
+        (None, "pod box-0, which was to be saved, is gone"),
+        (source(deletionTimestamp="2026-05-04T12:00:00Z"), "pod box-0 is being deleted"),
+        ({**source(), "status": {"phase": "Failed"}}, "pod box-0 does not run any more (phase Failed)"),
+    ],
+)
+def test_a_pod_that_cannot_be_saved_any_more_is_told_with_what_became_of_it(
+    found: dict[str, Any] | None, became: str
+) -> None:
+    assert failed(snapshot.plan(view(snap(**recorded()), source=found))) == (
+        "SourcePodNotFound", f"source pod not found: {became}",
+    )  # fmt: skip
+
+
+def progress(plan: Plan) -> str:
+    assert plan.status is not None
+    return next(str(c["message"]) for c in plan.status["conditions"] if c["type"] == "Progressing")
+
+
+def test_a_job_of_an_earlier_snapshot_in_the_way_is_named() -> None:
+    plan = snapshot.plan(view(snap(**recorded()), commit_job=job(owner="a-former-snapshot")))
+    assert progress(plan) == (
+        "The commit Job is being created, once Job box-pause-commit of an earlier snapshot is gone"
+    )
+
+
+def test_a_job_that_succeeded_is_not_called_running_while_its_report_is_awaited() -> None:
+    plan = snapshot.plan(view(committing(), commit_job=done_job()))
+    assert progress(plan) == "The commit Job, attempt 1 of 3, succeeded; the report of its pod is awaited"
+
+
+def test_a_snapshot_of_a_sandbox_without_a_pod_says_why_it_has_none() -> None:
+    lost = condition("Paused", "SnapshotNotFound", "the pause's snapshot box-pause was deleted")
+    cases = {
+        "its content is in the images of its pause snapshot": {"conditions": [condition("Paused", "Paused")]},
+        "it is paused, and the pause's snapshot box-pause was deleted": {"conditions": [lost]},
+    }
+    for end, status in cases.items():
+        paused = box(pause=True, status={"phase": "Paused", **status})
+        reason, message = failed(snapshot.plan(view(snap(), box=paused, box_pods=(), source=None)))
+        assert reason == "SourcePodNotFound" and message.endswith(end)
+    record = {"pods": ["warm-1"], "poolRef": "warm"}
+    back = box(poolRef="warm", record=record, release={"pods": ["warm-1"]}, status={"phase": "Succeed"})
+    _, message = failed(snapshot.plan(view(snap(), box=back, box_pods=(), source=None)))
+    assert message.endswith("it gave its pod back, and no other one takes its place")

@@ -61,6 +61,21 @@ def released(plan: Plan) -> bool:
     return any(action.patch["metadata"]["finalizers"] == [] for action in of(plan, PatchObject))
 
 
+def test_a_paused_sandbox_notes_the_images_of_its_snapshot_before_that_goes() -> None:
+    # Given a snapshot that is deleted under its paused sandbox
+    obj = going(snap(**recorded("Succeed")))
+    paused = box(pause=True, status={"phase": "Paused", "conditions": [condition("Paused", "Paused")]})
+    first = snapshot.plan(view(obj, box=paused, source=None))
+    assert (released(first), first.again) == (False, 1.0)
+    # Then it goes as soon as the sandbox says so, or after a while
+    told = box(pause=True, status={"phase": "Paused", "conditions": [condition("Paused", "SnapshotNotFound")]})
+    assert released(snapshot.plan(view(obj, box=told, source=None)))
+    assert released(snapshot.plan(view(going(obj, seconds=11), box=paused, source=None)))
+    # And nobody is waited for when the sandbox runs or goes
+    for other in (box(status={"phase": "Succeed"}), box(status={"phase": "Paused"}, deleting=True)):
+        assert released(snapshot.plan(view(going(obj), box=other, source=None)))
+
+
 def test_a_final_snapshot_is_released_at_once_with_its_jobs() -> None:
     obj = going(snap(internal=False, **recorded("Succeed")))
     plan = snapshot.plan(view(obj, commit_job=done_job()))
@@ -184,3 +199,27 @@ def test_good_settings_have_no_problems() -> None:
     assert option_problems(OPTIONS) == option_problems(replace(OPTIONS, image_template=flat)) == []
     assert option_problems(replace(OPTIONS, registry="reg.example:5000/team/a")) == []
     assert at(0) == NOW
+
+
+# -- what it says ----------------------------------------------------------------------------------------------------
+
+
+def test_a_deletion_names_the_finalizer_and_what_it_waits_for() -> None:
+    waiting = snapshot.plan(view(going(committing()), commit_job=job(active=1)))
+    assert waiting.reasons == (
+        f"terminating; finalizer {names.FINALIZER_SNAPSHOT} holds it: its commit Job is stopped, "
+        "containers are unfrozen",
+    )
+    others = going(snap(finalizer=False))
+    others["metadata"]["finalizers"] = ["example.com/keep"]
+    [told] = snapshot.plan(view(others)).reasons
+    assert told == "terminating; nothing of ours holds it; finalizers of others do: example.com/keep"
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_clean_up_that_is_given_up_speaks_of_frozen_containers_only_if_there_are_any(alive: bool) -> None:
+    obj = going(snap(**recorded("Committing")), seconds=200)
+    plan = snapshot.plan(view(obj, commit_job=job(active=1), source=source() if alive else None))
+    [event] = of(plan, EmitEvent)
+    assert event.message.startswith("clean-up was given up after 180 s")
+    assert ("pod box-0 may still be frozen" in event.message) is alive

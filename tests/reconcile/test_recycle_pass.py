@@ -78,3 +78,25 @@ def test_a_restarted_pod_is_acknowledged_cleaned_and_handed_out_again(passes: Pa
     passes.box("next")
     passes.pool_pass()
     assert pod in passes.record("next")
+
+
+def test_a_sandbox_that_waits_for_a_restart_says_so_in_the_log_and_on_itself(passes: Passes) -> None:
+    pod = returned(passes)
+    passes.run("recycle", pod)
+    said = passes.box_pass().summary
+    assert names.FINALIZER_POOL in said and f"pod {pod}: recycle policy Restart, restart 1 of 3" in said
+    # And after a minute the sandbox itself shows it
+    passes.box_pass(turn=61)
+    shown = passes.condition("batchsandbox", "b", names.PROGRESSING)
+    assert shown is not None and shown["reason"] == names.REASON_WAITING_FOR_RECYCLING
+    assert f"pod {pod}" in shown["message"]
+
+
+def test_a_sandbox_of_a_pool_on_hold_says_that_the_pool_is_on_hold(passes: Passes) -> None:
+    passes.warm()
+    passes.box()
+    passes.pool_pass()
+    passes.patch("pool", "warm", {"metadata": {"annotations": {names.HOLD: "maintenance"}}})
+    passes.delete("batchsandbox", "b")
+    passes.pool_pass(times=2)
+    assert "which is on hold" in passes.box_pass().summary
