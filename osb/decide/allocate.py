@@ -69,7 +69,7 @@ def grants(view: ServeView) -> Dealt:
     everyone = [_waiter(w, label) for w in view.waiting]
     timed_out = tuple(w.uid for w in everyone if w.slots and w.timed_out(view.now))
     line = waiting_line(everyone, view.now)
-    others = {w.uid: _others_hold(boxes[w.uid], view) for w in line}
+    others = _others_hold([boxes[w.uid] for w in line], view)
     too_big = {
         w.uid for w in line if w.need + boxes[w.uid].holds > view.pool.pool_max - others[w.uid]
     }  # passed over; they hold nobody back
@@ -135,10 +135,14 @@ def _waiter(waiting: WaitingBox, label: str) -> Waiter:
     return waiter(waiting.box, waiting.slots, tenant_label=label, waits_since=waiting.waits_since)
 
 
-def _others_hold(waiting: WaitingBox, view: ServeView) -> int:
-    """Pods that other sandboxes hold for ever: poolMax minus these is all that this one may ever have."""
-    own = waiting.holds if waiting.box.expire is None and waiting.box.deleting is None else 0
-    return max(0, view.held_for_ever - own)
+def _others_hold(line: Sequence[WaitingBox], view: ServeView) -> dict[str, int]:
+    """By UID, pods that others hold for ever: poolMax minus these is all that a waiter may ever have.
+
+    In rounds the line shares what it holds: who got a pod later than another is not passed over for that.
+    """
+    own = {w.box.uid: w.holds if w.box.expire is None and w.box.deleting is None else 0 for w in line}
+    shared = sum(own.values()) if view.pool.placement == names.PLACEMENT_SPREAD else 0
+    return {uid: max(0, view.held_for_ever - (shared or count)) for uid, count in own.items()}
 
 
 def _deal(line: Sequence[Waiter], stock: Stock, view: ServeView) -> dict[str, list[PodFact]]:
@@ -146,11 +150,12 @@ def _deal(line: Sequence[Waiter], stock: Stock, view: ServeView) -> dict[str, li
     served: dict[str, list[PodFact]] = {}
     deal = place.spread if view.pool.placement == names.PLACEMENT_SPREAD else place.packed
     granted: dict[str, int] = dict(view.held_by_tenant)
+    holds = {w.box.uid: w.holds for w in view.waiting}
     for members in _ranks(line, view.now):
         if not len(stock):
             break
         group = _fair(members, granted, view) if view.pool.fairness else members
-        needs = [_need(w, stock, view.now) for w in group]
+        needs = [_need(w, stock, view.now, holds=holds.get(w.uid, 0)) for w in group]
         shares = deal(needs, len(stock))
         for one, share in zip(group, shares, strict=True):
             served[one.uid] = stock.take(share, one.had)
@@ -170,13 +175,13 @@ def _ranks(line: Sequence[Waiter], now: datetime) -> list[list[Waiter]]:
     return [list(members) for _, members in groupby(line, key=lambda w: effective_priority(w, now))]
 
 
-def _need(one: Waiter, stock: Stock, now: datetime) -> Need:
+def _need(one: Waiter, stock: Stock, now: datetime, *, holds: int) -> Need:
     if not one.all_or_nothing:
-        return Need(one.need)
+        return Need(one.need, holds=holds)
     holds_back = one.waited(now) >= WHOLE_GRACE
     if stock.fit_for(one.had) < one.need and not holds_back:
         return Need(0, whole=True, holds_back=False)
-    return Need(one.need, whole=True, holds_back=holds_back)
+    return Need(one.need, whole=True, holds_back=holds_back, holds=holds)
 
 
 def _second_helping(

@@ -187,6 +187,23 @@ def test_who_can_never_be_served_is_told_in_the_same_full_pass(passes: Passes) -
         passes.pool_pass()
 
 
+def test_pods_that_get_ready_one_by_one_are_spread_evenly(passes: Passes) -> None:
+    # Given a pool of at most six that deals in rounds, and three sandboxes of three
+    passes.pool("warm", 2, 2, 0, 6, placement="Spread")
+    passes.pool_pass()
+    names_ = ("s1", "s2", "s3")
+    for name in names_:
+        passes.box(name, replicas=3)
+    # When its pods become ready one by one
+    for _ in range(6):
+        passes.pool_pass()
+        first = next(pod for pod in passes.pods("warm") if not (pod.get("status") or {}).get("podIP"))
+        passes.ready(first["metadata"]["name"])
+        passes.pool_pass()
+    # Then each has as many
+    assert [len(passes.record(name)) for name in names_] == [2, 2, 2]
+
+
 def test_a_pool_that_may_have_no_pods_is_exhausted(passes: Passes) -> None:
     passes.pool("warm", 0, 0, 0, 0)
     passes.box("b")
