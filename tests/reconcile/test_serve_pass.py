@@ -204,6 +204,22 @@ def test_pods_that_get_ready_one_by_one_are_spread_evenly(passes: Passes) -> Non
     assert [len(passes.record(name)) for name in names_] == [2, 2, 2]
 
 
+def test_a_wait_that_timed_out_and_began_anew_is_long_again_for_who_makes_the_pods(passes: Passes) -> None:
+    # Given a sandbox that waited for longer than it would, while the pool was on hold
+    passes.pool("warm", 0, 9, 0, 9, meta={"annotations": {names.HOLD: "true"}})
+    passes.box("b", allocationTimeoutSeconds=30)
+    passes.pool_pass()
+    passes.box_pass("b", turn=31)
+    assert passes.condition("batchsandbox", "b", names.POD_FAILED) is not None
+    # When its spec is edited and the pool goes on
+    passes.patch("pool", "warm", {"metadata": {"annotations": {names.HOLD: None}}})
+    passes.patch("batchsandbox", "b", {"spec": {"replicas": 2}})
+    passes.box_pass("b")
+    passes.pool_pass()
+    # Then pods are made for it
+    assert len(passes.pods("warm")) == 2
+
+
 def test_a_pool_that_may_have_no_pods_is_exhausted(passes: Passes) -> None:
     passes.pool("warm", 0, 0, 0, 0)
     passes.box("b")
