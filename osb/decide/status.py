@@ -328,7 +328,9 @@ def _capacity(draft: _Draft, phase: str) -> None:
     if not waits or (view.waiting is not None and not view.waiting.cannot_grow):
         conditions.clear(names.POOL_ALLOCATION_PENDING)
     elif view.waiting is not None:
-        message = f"missing {len(draft.missing)} of {view.spec.replicas}; the pool is at its maximum"
+        undecided = claims.effective_pool(view.spec)[0] == names.ANY_POOL
+        full = "every pool that fits" if undecided else "the pool"
+        message = f"missing {len(draft.missing)} of {view.spec.replicas}; {full} is at its maximum"
         conditions.set(names.POOL_ALLOCATION_PENDING, names.WAIT_CAPACITY, message)
 
 

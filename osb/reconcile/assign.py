@@ -7,7 +7,9 @@ the sandbox's version: a user's edit wins.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -16,6 +18,8 @@ from osb.api import pool as pools
 from osb.api.key import POOL, Key
 from osb.api.pool import PoolSpec
 from osb.decide import assign as decision
+from osb.decide.conditions import stored
+from osb.decide.waittext import lasting
 from osb.facts.adds import Add
 from osb.facts.boxview import Waiting
 from osb.facts.ledger import HELD, RESV
@@ -25,6 +29,7 @@ from osb.reconcile.world import Pass
 
 LINE_HEAD = 100  # waiters of each pool whose pods are counted as promised
 AGAIN = 30.0
+REFRESH_SECONDS = 10.0  # how often the room that pools have left may alone be written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,24 +63,30 @@ def choose(p: Pass, raw: Obj) -> Chosen:
     """Choose and write. Raises Conflict when the sandbox changed meanwhile: it is decided again."""
     choice = look(p, raw)
     if choice is None:
-        return Chosen(summary="going: no pool is chosen")
+        return Chosen(summary="going, or out of the line: no pool is chosen")
     box = batchsandbox.parse(raw)
     if not choice.pool:
         waiting = decision.waiting(choice, box)
-        text = f"Failed to assign pool: {waiting.detail}"
-        p.events.emit(raw, "Warning", names.EVENT_FAILED_ASSIGN, text)
-        return Chosen(summary=f"no pool fits: {waiting.detail[:120]}", waiting=waiting)
+        refresh = p.store.duty.hold(f"positions:{p.key.kind}/{p.key.member}", p.token, REFRESH_SECONDS)
+        return Chosen(summary=f"no pool fits: {waiting.detail[:120]}", waiting=replace(waiting, refresh=refresh))
     meta = raw["metadata"]
     p.check()
     p.step("assign")
     body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "spec": {"poolRef": choice.pool}}
-    stored = p.kube.patch("batchsandbox", meta["namespace"], meta["name"], body)
-    p.forward.put("batchsandbox", [stored], own=p.key, versioned=True)
+    assigned = p.kube.patch("batchsandbox", meta["namespace"], meta["name"], body)
+    p.forward.put("batchsandbox", [assigned], own=p.key, versioned=True)
     p.store.queue.add([Add(key=Key(POOL, meta["namespace"], choice.pool), reason=f"sandbox {meta['name']} assigned")])
-    if choice.note:  # one that found no pool told it with its reasons
-        p.events.emit(stored, "Warning", names.EVENT_FAILED_ASSIGN, choice.note)
-    p.events.emit(stored, "Normal", names.EVENT_POOL_ASSIGNED, f"Assigned to pool {choice.pool}")
+    note = f"; {choice.note}" if choice.note else ""
+    p.events.emit(assigned, "Normal", names.EVENT_POOL_ASSIGNED, f"Assigned to pool {choice.pool}{note}")
     return Chosen(assigned=True, summary=f"assigned to pool {choice.pool}")
+
+
+def tell(p: Pass, raw: Obj, waiting: Waiting, status: Mapping[str, Any]) -> None:
+    """The Event that no pool fits: once for each cause, which the stored condition remembers."""
+    before, after = stored(raw.get("status") or {}, now=p.now()), stored(status, now=p.now())
+    cause = lasting(after.text(names.PROGRESSING))
+    if cause and cause != lasting(before.text(names.PROGRESSING)):
+        p.events.emit(raw, "Warning", names.EVENT_FAILED_ASSIGN, decision.failure(waiting.detail))
 
 
 def _pools(p: Pass) -> list[PoolSpec]:

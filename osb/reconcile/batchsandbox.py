@@ -67,6 +67,8 @@ def _assign(p: Pass, raw: Obj, plan: Plan) -> Outcome:
     rest = Plan(tuple(a for a in plan.actions if not isinstance(a, AssignPool)), plan.status, plan.reasons, plan.again)
     view = boxview.build(p, raw, waiting=chosen.waiting)
     shown = batch.plan(view)
+    if chosen.waiting is not None and shown.status is not None:
+        assign.tell(p, raw, chosen.waiting, shown.status)
     done = execute(p, "batchsandbox", raw, Plan(rest.actions, shown.status, shown.reasons, shown.again))
     again = min(w for w in (plan.again, chosen.again) if w is not None)
     return After(seconds=again, summary=chosen.summary, progress=done.writes > 0)

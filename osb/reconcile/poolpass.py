@@ -199,11 +199,7 @@ def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:
     boxes, boxes_known = gather.boxes_of_pool(p, p.key.name)
     by_uid = {box.spec.uid: box for box in boxes}
     by_uid |= _holders(p, state.entries, by_uid)
-    waiting = [
-        waiting_box
-        for box in by_uid.values()
-        if (waiting_box := serve.waiting_box(box, now.pool.uid)).slots
-    ]
+    waiting = [waiting_box for box in by_uid.values() if (waiting_box := serve.waiting_box(box, now.pool.uid)).slots]
     known_memory = memory.with_demand(
         p,
         now.pool,

@@ -145,16 +145,71 @@ def test_what_is_in_force_is_logged_once(
     assert (written.out + written.err).count("assign profiles in force") == 1
 
 
-def test_an_unknown_profile_is_told_once_and_the_default_is_used(passes: Passes) -> None:
+def test_an_unknown_profile_is_told_with_the_pool_that_the_default_chose(passes: Passes) -> None:
     unknown = "profile nope is not defined; the built-in default is used"
     passes.warm()
     passes.box(poolRef="*", meta={"annotations": {names.ASSIGN_PROFILE: "nope"}})
     passes.box_pass()
     passes.box_pass()
     assert chosen(passes) == "warm"
-    assert [text for reason, text in passes.told.events if reason == names.EVENT_FAILED_ASSIGN] == [unknown]
+    said = [event for event in passes.told.events if event[0].endswith(("Assigned", "Assign"))]
+    assert said == [(names.EVENT_POOL_ASSIGNED, f"Assigned to pool warm; {unknown}")]
     # One that finds no pool tells it with its reasons
     passes.box("big", poolRef="*", replicas=99, meta={"annotations": {names.ASSIGN_PROFILE: "nope"}})
     passes.box_pass("big", turn=5.0)
     told = passes.condition("batchsandbox", "big", names.PROGRESSING)
-    assert told is not None and f"NoPoolFits: {unknown}; pool warm: poolMax 9" in told["message"]
+    assert (
+        told is not None and f"NoPoolFits: {unknown}; no pool is large enough; pool warm: poolMax 9" in told["message"]
+    )
+
+
+def failures(passes: Passes) -> list[str]:
+    return [text for reason, text in passes.told.events if reason == names.EVENT_FAILED_ASSIGN]
+
+
+def test_why_no_pool_fits_is_told_once_while_only_the_room_in_the_pools_changes(passes: Passes) -> None:
+    # Given a pool of four that has given one pod, and a sandbox that finds no room in it
+    passes.pool("warm", 0, 4, 0, 4)
+    passes.box("b0")
+    passes.pool_pass(times=2)
+    passes.box("all", poolRef="*", replicas=4)
+    passes.sync()
+    for _ in range(3):
+        passes.box_pass("all", turn=2)
+    told = passes.condition("batchsandbox", "all", names.PROGRESSING)
+    assert told is not None and told["message"].startswith("NoPoolFits: pool warm: poolMax 4 leaves 3 of the 4 asked")
+    # When another takes a pod
+    version = passes.get("batchsandbox", "all")["metadata"]["resourceVersion"]
+    passes.box("b1")
+    passes.pool_pass(times=2)
+    for _ in range(3):
+        passes.box_pass("all")
+    # Then nothing is written at once, the number later, and no second Event
+    assert passes.get("batchsandbox", "all")["metadata"]["resourceVersion"] == version
+    passes.store.redis.delete(*passes.store.redis.keys("osb:duty:positions:*"))
+    passes.box_pass("all")
+    told = passes.condition("batchsandbox", "all", names.PROGRESSING)
+    assert told is not None and "poolMax 4 leaves 2 of the 4 asked" in told["message"]
+    assert failures(passes) == ["Failed to assign pool: pool warm: it has no room"]
+
+
+def test_another_cause_is_told_again(passes: Passes) -> None:
+    passes.pool("warm", 0, 4, 0, 4)
+    passes.box("big", poolRef="*", replicas=9)
+    passes.box_pass("big", turn=2)
+    passes.annotate("pool", "warm", hold=True)
+    passes.box_pass("big")
+    assert len(failures(passes)) == 2
+
+
+def test_a_sandbox_that_gave_up_waiting_for_any_pool_gets_none(passes: Passes) -> None:
+    passes.box(poolRef="*", allocationTimeoutSeconds=30)
+    passes.box_pass(turn=2)
+    passes.box_pass(turn=31)
+    assert passes.condition("batchsandbox", "b", names.POD_FAILED) is not None
+    passes.warm()
+    passes.box_pass()
+    assert chosen(passes) == "*"
+    passes.patch("batchsandbox", "b", {"spec": {"replicas": 2}})
+    passes.box_pass()
+    assert chosen(passes) == "warm"
