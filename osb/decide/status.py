@@ -338,7 +338,7 @@ def _out_of_line(draft: _Draft, phase: str) -> bool:
     """Whether it is given no pods now, whatever it misses: what a pool has or lacks does not concern it."""
     spec = draft.view.spec
     gave_up = draft.conditions.has(names.POD_FAILED, names.REASON_ALLOCATION_TIMEOUT)
-    return gave_up or phase in SUSPENDED or spec.barred or spec.detaching or spec.record_error is not None
+    return gave_up or phase in SUSPENDED or bool(spec.barred) or spec.detaching or spec.record_error is not None
 
 
 def _task_problems(spec: BoxSpec) -> tuple[Problem, ...]:

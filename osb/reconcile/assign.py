@@ -18,6 +18,7 @@ from osb.api import pool as pools
 from osb.api.key import POOL, Key
 from osb.api.pool import PoolSpec
 from osb.decide import assign as decision
+from osb.decide.assign_profiles import Table
 from osb.decide.conditions import stored
 from osb.decide.waittext import lasting
 from osb.facts.adds import Add
@@ -52,11 +53,20 @@ def look(p: Pass, raw: Obj) -> decision.Choice | None:
     box = batchsandbox.parse(raw)
     if not decision.assignable(box, p.now()):
         return None
+    wanted = box.annotations.get(names.ASSIGN_PROFILE, "")
+    table = _profiles(p, wanted)
+    if table.waits(wanted):
+        return decision.Choice(note=table.problem(wanted))
     found = _pools(p)
-    table, wanted = p.world.profiles.table(p.kube, p.settings), box.annotations.get(names.ASSIGN_PROFILE, "")
     promised = {pool.name: _promised(p, pool) for pool in found}
     choice = decision.choose(box, found, profile=table.find(wanted), promised=promised)
     return replace(choice, note=table.problem(wanted))
+
+
+def _profiles(p: Pass, wanted: str) -> Table:
+    """The profiles; looked at live for a name that is not among them: it may have been added a moment ago."""
+    table = p.world.profiles.table(p.store, p.kube, p.settings)
+    return table if table.defines(wanted) else p.world.profiles.table(p.store, p.kube, p.settings, live=True)
 
 
 def choose(p: Pass, raw: Obj) -> Chosen:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import orjson
 import pytest
 
@@ -78,25 +80,13 @@ def test_a_terminating_sandbox_is_assigned_to_nothing(passes: Passes) -> None:
     assert chosen(passes) == "*"
 
 
-def test_an_annotation_selects_the_profile(store: Store, client: Kube) -> None:
-    first = Passes(store, client)
-    passes = Passes(store, client, pod_namespace=first.ns)
-    configured(first, PACK)
-    for name, taken in (("busy", 3), ("idle", 0)):
-        passes.pool(name, 4, 4, 0, 9)
-        passes.pool_pass(name)
-        passes.ready()
-        if taken:
-            passes.box(f"in-{name}", replicas=taken, poolRef=name)
-        passes.pool_pass(name, times=2)
-    passes.box("spread", poolRef="*")
-    passes.box("packed", poolRef="*", meta={"annotations": {names.ASSIGN_PROFILE: "pack"}})
-    passes.box_pass("spread")
-    passes.box_pass("packed")
-    assert chosen(passes, "spread") == "idle"
-    assert chosen(passes, "packed") == "busy"
-    passes.close()
-    first.close()
+def test_an_annotation_selects_the_profile(home: Passes) -> None:
+    home.box("spread", poolRef="*")
+    named(home)
+    home.box_pass("spread")
+    home.box_pass("packed")
+    assert chosen(home, "spread") == "idle"
+    assert chosen(home, "packed") == "busy"
 
 
 def test_nobody_is_assigned_before_the_profiles_were_read_once(
@@ -116,33 +106,123 @@ def test_nobody_is_assigned_before_the_profiles_were_read_once(
 
 
 def test_profiles_stay_in_force_while_their_config_map_cannot_be_read(
-    store: Store, client: Kube, simulated: SimCluster, monkeypatch: pytest.MonkeyPatch
+    store: Store, client: Kube, simulated: SimCluster
 ) -> None:
-    monkeypatch.setattr(profiles, "KEEP_SECONDS", 0.0)
     passes = Passes(store, client)
     settings = Passes(store, client, pod_namespace=passes.ns).settings
     configured(passes, PACK)
     known = profiles.Profiles()
-    assert known.table(client, settings).find("pack").name == "pack"
+    assert known.table(store, client, settings).find("pack").name == "pack"
     simulated.add_fault(path="/configmaps/pool-assign-profiles", status=503)
-    assert known.table(client, settings).find("pack").name == "pack"
+    assert known.table(store, client, settings).find("pack").name == "pack"
     simulated.clear_faults()
     client.delete("configmap", passes.ns, "pool-assign-profiles")
-    assert known.table(client, settings).find("pack").name == "default"
+    assert known.table(store, client, settings).find("pack").name == "default"
     passes.close()
 
 
-def test_what_is_in_force_is_logged_once(
-    passes: Passes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(profiles, "KEEP_SECONDS", 0.0)
+def test_what_is_in_force_is_logged_once(passes: Passes, capsys: pytest.CaptureFixture[str]) -> None:
     configured(passes, PACK)
     settings = Settings(pod_namespace=passes.ns)
     known = profiles.Profiles()
     for _ in range(3):
-        known.table(passes.kube, settings)
+        known.table(passes.store, passes.kube, settings)
     written = capsys.readouterr()
     assert (written.out + written.err).count("assign profiles in force") == 1
+
+
+@pytest.fixture
+def home(store: Store, client: Kube, simulated: SimCluster) -> Iterator[Passes]:
+    """Passes whose own namespace has the ConfigMap: a full pool and an empty one, and `pack` means the full one."""
+    first = Passes(store, client)
+    one = Passes(store, client, pod_namespace=first.ns)
+    configured(first, PACK)
+    for name, taken in (("busy", 3), ("idle", 0)):
+        one.pool(name, 4, 4, 0, 9)
+        one.pool_pass(name)
+        one.ready()
+        if taken:
+            one.box(f"in-{name}", replicas=taken, poolRef=name)
+        one.pool_pass(name, times=2)
+    yield one
+    simulated.clear_faults()
+    one.close()
+    first.close()
+
+
+def rewrite(home: Passes, text: str) -> None:
+    """What the operator does with the ConfigMap."""
+    home.kube.patch("configmap", home.settings.pod_namespace, profiles.NAME, {"data": {"profiles": text}})
+
+
+def named(home: Passes, name: str = "packed") -> None:
+    """A sandbox that asks for profile `pack`."""
+    home.box(name, poolRef="*", meta={"annotations": {names.ASSIGN_PROFILE: "pack"}})
+
+
+def follow(home: Passes) -> None:
+    """What a watcher does for the ConfigMap."""
+    namespace, only = home.settings.pod_namespace, f"metadata.name={profiles.NAME}"
+    for obj in home.kube.all("configmap", namespace, fields=only)[0]:
+        profiles.remember(home.store, obj)
+    home.world.forward.relist("configmap", home.kube.list("configmap", namespace, fields=only))
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_worker_that_starts_after_the_config_map_broke_decides_as_those_before_it(
+    home: Passes, watched: bool
+) -> None:
+    home.world.profiles.table(home.store, home.kube, home.settings)
+    if watched:
+        follow(home)
+    rewrite(home, "{")
+    if watched:
+        follow(home)
+    home.world.profiles = profiles.Profiles()
+    named(home)
+    home.box_pass("packed")
+    assert chosen(home, "packed") == "busy"
+    assert failures(home) == []
+
+
+def test_who_names_a_profile_that_nobody_can_read_waits_and_others_do_not(home: Passes, store: Store) -> None:
+    # Given a ConfigMap that broke, and a Redis that was flushed
+    rewrite(home, "{")
+    store.redis.delete("osb:profiles")
+    # When one sandbox names a profile, and another names none
+    named(home)
+    home.box("plain", poolRef="*")
+    home.box_pass("packed", turn=2)
+    home.box_pass("plain")
+    # Then only the second is placed, and the first says why it waits
+    assert (chosen(home, "packed"), chosen(home, "plain")) == ("*", "idle")
+    told = home.condition("batchsandbox", "packed", names.PROGRESSING)
+    assert told is not None
+    assert told["message"].startswith("NoPoolFits: what profile pack means is not known (profiles: not JSON")
+    assert len(failures(home)) == 1
+    # And it is placed once the ConfigMap is good again
+    rewrite(home, orjson.dumps([PACK]).decode())
+    home.box_pass("packed")
+    assert chosen(home, "packed") == "busy"
+
+
+def test_a_profile_that_was_added_a_moment_ago_is_found_before_the_watch_shows_it(home: Passes) -> None:
+    rewrite(home, "[]")
+    follow(home)
+    rewrite(home, orjson.dumps([PACK]).decode())
+    named(home)
+    home.box_pass("packed")
+    assert chosen(home, "packed") == "busy"
+
+
+def test_a_forbidden_config_map_holds_only_those_back_who_name_a_profile(home: Passes, simulated: SimCluster) -> None:
+    home.store.redis.delete("osb:profiles")
+    simulated.add_fault(path="/configmaps/pool-assign-profiles", status=403)
+    named(home)
+    home.box("plain", poolRef="*")
+    home.box_pass("packed", turn=2)
+    home.box_pass("plain")
+    assert (chosen(home, "packed"), chosen(home, "plain")) == ("*", "idle")
 
 
 def test_an_unknown_profile_is_told_with_the_pool_that_the_default_chose(passes: Passes) -> None:
