@@ -32,6 +32,7 @@ from osb.decide.plan import (
     Plan,
     PublishEndpoints,
     Wake,
+    names_text,
 )
 from osb.errors import AlreadyExists, ApiError, Conflict, NotFound
 from osb.facts.adds import Add
@@ -146,8 +147,9 @@ class _Executor:
             for pods, versioned in ((fresh, True), (read, False)):
                 if pods:
                     self.hand.forward.put("boxpod", pods, own=self.hand.key, versioned=versioned)
-            text = made[0]["metadata"]["name"] if len(made) == 1 else f"{len(made)} pods"
-            self._tell("Normal", names.EVENT_SUCCESSFUL_CREATE, f"succeed to create pod {text}")
+            found = [pod["metadata"]["name"] for pod in made]
+            text = f"pod {found[0]}" if len(made) == 1 else f"{len(made)} pods: {names_text(found)}"
+            self._tell("Normal", names.EVENT_SUCCESSFUL_CREATE, f"succeed to create {text}")
 
     def _delete(self, group: list[DeletePod]) -> None:
         def delete(action: DeletePod) -> bool:

@@ -249,5 +249,6 @@ def _quarantined(reach: Reach, kind: str) -> str:
 
 
 CHECKS: tuple[Callable[[Reach], Iterator[Finding]], ...] = (
-    _settings, _redis, _api_server, _cluster, _permissions, _definitions, _lease, _freshness, _profiles, _time_and_queue,
+    _settings, _redis, _api_server, _cluster, _permissions, _definitions, _lease, _freshness, _profiles,
+    _time_and_queue,
 )  # fmt: skip

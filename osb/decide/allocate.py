@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import groupby
 
 from osb.api import names
+from osb.api.pool import PoolSpec
 from osb.decide import place
 from osb.decide.order import Waiter, effective_priority, waiter, waiting_line
 from osb.decide.place import Need
@@ -292,19 +293,34 @@ def _code(one: Waiter, too_big: Container[str], *, view: ServeView, left: int, e
 
 
 def _detail(code: str, one: Waiter, view: ServeView, *, others: int) -> str:
-    """What the code alone does not say; the place in the line is added where the message is written."""
+    """What the code alone does not say; the place in the line is added where the message is written.
+
+    A hold comes first: while it lasts nothing else that stands in the way matters.
+    """
+    hold = _on_hold(view.pool) if view.pool.hold else ""
+    return "; ".join(text for text in (hold, _obstacle(code, one, view, others=others)) if text)
+
+
+def _on_hold(pool: PoolSpec) -> str:
+    given = " ".join(pool.annotations.get(names.HOLD, "").split())
+    why = f" ({given[:80]})" if given and given.lower() != "true" else ""
+    return f"the pool is on hold{why}, nothing is handed out"
+
+
+def _obstacle(code: str, one: Waiter, view: ServeView, *, others: int) -> str:
     most = view.pool.pool_max
     if code == names.WAIT_REQUEST_EXCEEDS_POOL and one.replicas <= most:
-        held = f"{others} pod{'' if others == 1 else 's'}"
-        return f"others hold {held} without expireTime; poolMax {most} leaves {max(0, most - others)}"
+        left = max(0, most - others)
+        return (
+            f"of poolMax {most} only {left} can ever be free for it while other sandboxes keep {others} "
+            "(they have no expireTime, so until somebody deletes them)"
+        )
     if code == names.WAIT_REQUEST_EXCEEDS_POOL:
         return f"{one.replicas} pods are more than poolMax {most} can ever provide"
     if code == names.WAIT_CAPACITY:
         return f"all {most} pods of poolMax are taken"
     if code == names.WAIT_POOL_SPEC_INVALID:
         return "the pool has no usable template"
-    if view.pool.hold:
-        return "the pool is on hold"
     return view.create_failing[:200] if code == names.WAIT_CANNOT_CREATE else ""
 
 

@@ -182,8 +182,9 @@ def test_who_can_never_be_served_is_told_in_the_same_full_pass(passes: Passes) -
     for _ in range(2):
         told = passes.condition("batchsandbox", "three", names.PROGRESSING)
         assert told is not None and told["message"].startswith(
-            "RequestExceedsPool: others hold 2 pods without expireTime; poolMax 4 leaves 2; missing 3 of 3"
+            "RequestExceedsPool: of poolMax 4 only 2 can ever be free for it while other sandboxes keep 2 "
         )
+        assert told["message"].endswith("; missing 3 of 3; position about 1 of 1")
         passes.pool_pass()
 
 
