@@ -83,6 +83,7 @@ def test_a_name_taken_by_a_stranger_is_shown_and_tried_again_slowly(passes: Pass
     version = passes.get("batchsandbox", "b")["metadata"]["resourceVersion"]
     passes.box_pass()
     assert passes.get("batchsandbox", "b")["metadata"]["resourceVersion"] == version
+    assert passes.told.reasons().count(names.EVENT_FAILED_CREATE) == 1
     passes.delete("pod", "b-0", grace=0)
     passes.box_pass()
     progressing = passes.condition("batchsandbox", "b", names.PROGRESSING)
