@@ -19,6 +19,7 @@ from osb.apply import pods as pod_writes
 from osb.apply.hand import Hand, in_parallel
 from osb.apply.pods import Created
 from osb.apply.status import write_status
+from osb.decide.conditions import stored
 from osb.decide.plan import (
     Action,
     CreateObject,
@@ -32,6 +33,7 @@ from osb.decide.plan import (
     Plan,
     PublishEndpoints,
     Wake,
+    names_text,
 )
 from osb.errors import AlreadyExists, ApiError, Conflict, NotFound
 from osb.facts.adds import Add
@@ -127,27 +129,38 @@ class _Executor:
             return pod_writes.create_pod(self.hand, self.namespace, action.name, action.body, owner=uid)
 
         made: list[Obj] = []
+        failed: list[str] = []
         read: list[Obj] = []  # made by an earlier POST: they may be ready by now, which is news
         for action, result in zip(group, in_parallel(self.hand, create, group), strict=True):
             if isinstance(result, ApiError):
                 self.done.failed.append(result)
                 self.done.refused[action.name] = str(result)
-                self._tell("Warning", names.EVENT_FAILED_CREATE, f"failed to create pod {action.name}: {result}")
+                failed.append(f"failed to create pod {action.name}: {result}")
             elif result.pod is None:
                 self.done.refused[action.name] = "the name belongs to a pod of somebody else"
-                text = f"failed to create pod {action.name}: a pod of that name exists and is not ours"
-                self._tell("Warning", names.EVENT_FAILED_CREATE, text)
+                failed.append(f"failed to create pod {action.name}: a pod of that name exists and is not ours")
             else:
                 made.append(result.pod)
                 read += [result.pod] if result.read else []
+        if failed and not self._told_of_refusal():
+            for text in failed:
+                self._tell("Warning", names.EVENT_FAILED_CREATE, text)
         if made:
             self.done.count("created", len(made))
             fresh = [pod for pod in made if pod not in read]
             for pods, versioned in ((fresh, True), (read, False)):
                 if pods:
                     self.hand.forward.put("boxpod", pods, own=self.hand.key, versioned=versioned)
-            text = made[0]["metadata"]["name"] if len(made) == 1 else f"{len(made)} pods"
-            self._tell("Normal", names.EVENT_SUCCESSFUL_CREATE, f"succeed to create pod {text}")
+            found = [pod["metadata"]["name"] for pod in made]
+            text = f"pod {found[0]}" if len(made) == 1 else f"{len(made)} pods: {names_text(found)}"
+            self._tell("Normal", names.EVENT_SUCCESSFUL_CREATE, f"succeed to create {text}")
+
+    def _told_of_refusal(self) -> bool:
+        """The stored condition names the same cause: it was told, and each try again would be another write."""
+        assert self.done.obj is not None
+        told = stored(self.done.obj.get("status") or {}, now=self.hand.now()).text(names.PROGRESSING)
+        _, words = min(self.done.refused.items())
+        return "no pod: " in told and words[:300] in told
 
     def _delete(self, group: list[DeletePod]) -> None:
         def delete(action: DeletePod) -> bool:

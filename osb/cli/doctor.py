@@ -231,6 +231,24 @@ def _freshness(reach: Reach) -> Iterator[Finding]:
                           "let the watcher's account list and watch nodes")  # fmt: skip
 
 
+def _profiles(reach: Reach) -> Iterator[Finding]:
+    from osb.decide.assign_profiles import parse_profiles
+    from osb.reconcile import profiles
+
+    home = reach.settings.lease_home
+    try:
+        found = reach.kube.get("configmap", home, profiles.NAME)
+    except (NotFound, Refused):
+        return  # the built-in profile; that it may not be read is told with the permissions
+    if problems := parse_profiles(profiles.text_of(found), None).problems:
+        known = reach.store.profiles.last(found["metadata"]["uid"]) is not None
+        then = "the last good ones stay in force" if known else "no good ones are known: who names a profile waits"
+        yield Finding("warning", "profiles", f"ConfigMap {home}/{profiles.NAME}: {'; '.join(problems)[:300]}; {then}",
+                      f"kubectl -n {home} edit configmap {profiles.NAME}")  # fmt: skip
+    else:
+        yield Finding("ok", "profiles", f"ConfigMap {home}/{profiles.NAME} is in force")
+
+
 def _time_and_queue(reach: Reach) -> Iterator[Finding]:
     age = reach.store.queue.tick_age_ms()
     if age is None or age > BEAT_SILENT_MS:
@@ -258,6 +276,6 @@ CHECKS: tuple[tuple[str, Callable[[Reach], Iterator[Finding]], tuple[str, ...]],
     ("settings", _settings, ()), (REDIS, _redis, (REDIS,)), (SERVER, _api_server, (SERVER,)),
     ("cluster", _cluster, (REDIS, SERVER)), ("permissions", _permissions, (SERVER,)),
     ("CRDs", _definitions, (SERVER,)), ("Lease", _lease, (REDIS, SERVER)), ("mirror", _freshness, (REDIS,)),
-    ("beat and queue", _time_and_queue, (REDIS,)),
+    ("profiles", _profiles, (REDIS, SERVER)), ("beat and queue", _time_and_queue, (REDIS,)),
 )  # fmt: skip
 """Name, check, and what it needs."""

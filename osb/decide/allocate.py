@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import groupby
 
 from osb.api import names
+from osb.api.pool import PoolSpec
 from osb.decide import place
 from osb.decide.order import Waiter, effective_priority, waiter, waiting_line
 from osb.decide.place import Need
@@ -69,7 +70,7 @@ def grants(view: ServeView) -> Dealt:
     everyone = [_waiter(w, label) for w in view.waiting]
     timed_out = tuple(w.uid for w in everyone if w.slots and w.timed_out(view.now))
     line = waiting_line(everyone, view.now)
-    others = {w.uid: _others_hold(boxes[w.uid], view) for w in line}
+    others = _others_hold([boxes[w.uid] for w in line], view)
     too_big = {
         w.uid for w in line if w.need + boxes[w.uid].holds > view.pool.pool_max - others[w.uid]
     }  # passed over; they hold nobody back
@@ -135,10 +136,14 @@ def _waiter(waiting: WaitingBox, label: str) -> Waiter:
     return waiter(waiting.box, waiting.slots, tenant_label=label, waits_since=waiting.waits_since)
 
 
-def _others_hold(waiting: WaitingBox, view: ServeView) -> int:
-    """Pods that other sandboxes hold for ever: poolMax minus these is all that this one may ever have."""
-    own = waiting.holds if waiting.box.expire is None and waiting.box.deleting is None else 0
-    return max(0, view.held_for_ever - own)
+def _others_hold(line: Sequence[WaitingBox], view: ServeView) -> dict[str, int]:
+    """By UID, pods that others hold for ever: poolMax minus these is all that a waiter may ever have.
+
+    In rounds the line shares what it holds: who got a pod later than another is not passed over for that.
+    """
+    own = {w.box.uid: w.holds if w.box.expire is None and w.box.deleting is None else 0 for w in line}
+    shared = sum(own.values()) if view.pool.placement == names.PLACEMENT_SPREAD else 0
+    return {uid: max(0, view.held_for_ever - (shared or count)) for uid, count in own.items()}
 
 
 def _deal(line: Sequence[Waiter], stock: Stock, view: ServeView) -> dict[str, list[PodFact]]:
@@ -146,11 +151,12 @@ def _deal(line: Sequence[Waiter], stock: Stock, view: ServeView) -> dict[str, li
     served: dict[str, list[PodFact]] = {}
     deal = place.spread if view.pool.placement == names.PLACEMENT_SPREAD else place.packed
     granted: dict[str, int] = dict(view.held_by_tenant)
+    holds = {w.box.uid: w.holds for w in view.waiting}
     for members in _ranks(line, view.now):
         if not len(stock):
             break
         group = _fair(members, granted, view) if view.pool.fairness else members
-        needs = [_need(w, stock, view.now) for w in group]
+        needs = [_need(w, stock, view.now, holds=holds.get(w.uid, 0)) for w in group]
         shares = deal(needs, len(stock))
         for one, share in zip(group, shares, strict=True):
             served[one.uid] = stock.take(share, one.had)
@@ -170,13 +176,13 @@ def _ranks(line: Sequence[Waiter], now: datetime) -> list[list[Waiter]]:
     return [list(members) for _, members in groupby(line, key=lambda w: effective_priority(w, now))]
 
 
-def _need(one: Waiter, stock: Stock, now: datetime) -> Need:
+def _need(one: Waiter, stock: Stock, now: datetime, *, holds: int) -> Need:
     if not one.all_or_nothing:
-        return Need(one.need)
+        return Need(one.need, holds=holds)
     holds_back = one.waited(now) >= WHOLE_GRACE
     if stock.fit_for(one.had) < one.need and not holds_back:
         return Need(0, whole=True, holds_back=False)
-    return Need(one.need, whole=True, holds_back=holds_back)
+    return Need(one.need, whole=True, holds_back=holds_back, holds=holds)
 
 
 def _second_helping(
@@ -287,19 +293,34 @@ def _code(one: Waiter, too_big: Container[str], *, view: ServeView, left: int, e
 
 
 def _detail(code: str, one: Waiter, view: ServeView, *, others: int) -> str:
-    """What the code alone does not say; the place in the line is added where the message is written."""
+    """What the code alone does not say; the place in the line is added where the message is written.
+
+    A hold comes first: while it lasts nothing else that stands in the way matters.
+    """
+    hold = _on_hold(view.pool) if view.pool.hold else ""
+    return "; ".join(text for text in (hold, _obstacle(code, one, view, others=others)) if text)
+
+
+def _on_hold(pool: PoolSpec) -> str:
+    given = " ".join(pool.annotations.get(names.HOLD, "").split())
+    why = f" ({given[:80]})" if given and given.lower() != "true" else ""
+    return f"the pool is on hold{why}, nothing is handed out"
+
+
+def _obstacle(code: str, one: Waiter, view: ServeView, *, others: int) -> str:
     most = view.pool.pool_max
     if code == names.WAIT_REQUEST_EXCEEDS_POOL and one.replicas <= most:
-        held = f"{others} pod{'' if others == 1 else 's'}"
-        return f"others hold {held} without expireTime; poolMax {most} leaves {max(0, most - others)}"
+        left = max(0, most - others)
+        return (
+            f"of poolMax {most} only {left} can ever be free for it while other sandboxes keep {others} "
+            "(they have no expireTime, so until somebody deletes them)"
+        )
     if code == names.WAIT_REQUEST_EXCEEDS_POOL:
         return f"{one.replicas} pods are more than poolMax {most} can ever provide"
     if code == names.WAIT_CAPACITY:
         return f"all {most} pods of poolMax are taken"
     if code == names.WAIT_POOL_SPEC_INVALID:
         return "the pool has no usable template"
-    if view.pool.hold:
-        return "the pool is on hold"
     return view.create_failing[:200] if code == names.WAIT_CANNOT_CREATE else ""
 
 

@@ -2,7 +2,8 @@
 
 In: the text of ConfigMap `pool-assign-profiles`, key `profiles`. Out: a `Table`. A text with any mistake
 changes nothing: the last good table stays and the mistakes are listed; a ConfigMap that is gone means
-the built-in default.
+the built-in default. When nobody knows the last good table, nobody knows what a name means: whoever names a profile
+waits, and whoever names none gets the built-in default.
 """
 
 from __future__ import annotations
@@ -38,32 +39,56 @@ BUILT_IN = Profile(name=DEFAULT)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Profiles by name, and what is wrong with the text they were to be read from."""
+    """Profiles by name, and what is wrong with the text they were to be read from.
+
+    `known`: False when that text cannot be read and no earlier one is known.
+    """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    known: bool = True
 
     def find(self, name: str) -> Profile:
         """The profile of that name; an unknown name means the built-in default."""
         return self.profiles.get(name or DEFAULT, BUILT_IN)
 
+    def defines(self, name: str) -> bool:
+        """Whether that name, or its absence, means something of its own."""
+        return not name or name == DEFAULT or name in self.profiles
+
     def problem(self, name: str) -> str:
         """What to tell about a sandbox that asks for this name; "" when it is known."""
-        if not name or name == DEFAULT or name in self.profiles:
+        if self.defines(name):
             return ""
+        if not self.known:
+            return f"what profile {name[:63]} means is not known ({'; '.join(self.problems)[:300]})"
         return f"profile {name[:63]} is not defined; the built-in default is used"
 
+    def waits(self, name: str) -> bool:
+        """True while nobody can say what this profile is: any other might choose a pool that it never would."""
+        return not self.known and not self.defines(name)
 
-def parse_profiles(text: str | None, last: Table) -> Table:
+
+def parse_profiles(text: str | None, last: Table | None) -> Table:
     """The table that a text gives, or the last good one with its mistakes named. None: there is no ConfigMap."""
     if text is None or not text.strip():
         return Table()
+    found, problems = _parsed(text)
+    if not problems:
+        return Table(found)
+    if last is None:
+        return Table({}, problems, known=False)
+    return Table(last.profiles, problems)
+
+
+def _parsed(text: str) -> tuple[dict[str, Profile], tuple[str, ...]]:
+    """The profiles by name, and every mistake."""
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return Table(last.profiles, (f"profiles: not JSON ({error}); the last good profiles stay",))
+        return {}, (f"profiles: not JSON ({error})",)
     if not isinstance(data, list):
-        return Table(last.profiles, ("profiles: must be a list; the last good profiles stay",))
+        return {}, ("profiles: must be a list",)
     found: dict[str, Profile] = {}
     problems: list[str] = []
     for index, item in enumerate(data):
@@ -75,7 +100,7 @@ def parse_profiles(text: str | None, last: Table) -> Table:
         if profile.name in found:
             problems.append(f"profiles[{index}].name: {profile.name!r} occurs twice")
         found[profile.name] = profile
-    return Table(last.profiles, tuple(problems)) if problems else Table(found)
+    return found, tuple(problems)
 
 
 def _profile(item: object, at: str) -> Profile:

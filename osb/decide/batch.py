@@ -50,6 +50,7 @@ def plan(view: BatchView) -> Plan:
     view = _as_patched(view, work)
     change = _change(move.change, work)
     status = box_status(view, change)
+    hold = _first_look(view, move)
     actions = (
         *before,
         *boxevents.once_per_generation(spec),
@@ -57,9 +58,8 @@ def plan(view: BatchView) -> Plan:
         *work.actions,
         *_broken(view, work),
         *_publish(view, status["phase"]),
-        *boxevents.transitions(view, status),
+        *(boxevents.transitions(view, status) if hold is None else ()),  # told with the status that shows it
     )
-    hold = _first_look(view, move)
     # A phase that a pause or a resume is bound to is a step: our own write wakes nobody, and more may follow from it.
     turned = SOON if spec.pause is not None and status["phase"] != spec.phase else None
     return Plan(

@@ -32,12 +32,11 @@ _WARNED = (
     names.POOL_ALLOCATION_PENDING,
 )
 _EACH = frozenset({names.SPEC_INVALID, names.PAUSE_FAILED, names.RESUME_FAILED})
-# Waits that somebody has to act on.
+# Waits that somebody has to act on. Whoever finds no pool for `*` tells that itself (FailedPoolAssign).
 _STUCK = (
     names.WAIT_POOL_NOT_FOUND,
     names.WAIT_POOL_DELETING,
     names.WAIT_POOL_SPEC_INVALID,
-    names.WAIT_NO_POOL_FITS,
     names.WAIT_REQUEST_EXCEEDS_POOL,
     names.WAIT_CANNOT_CREATE,
 )

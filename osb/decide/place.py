@@ -6,6 +6,7 @@ sum of the needs minus the sum handed out, also when the pods run out in the mid
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,11 +16,13 @@ class Need(NamedTuple):
 
     `whole`: all or nothing.
     `holds_back`: when such a need cannot be met now, later ones get nothing either.
+    `holds`: pods that it has from earlier passes.
     """
 
     pods: int
     whole: bool = False
     holds_back: bool = True
+    holds: int = 0
 
 
 def packed(needs: Sequence[Need], stock: int) -> list[int]:
@@ -38,25 +41,26 @@ def packed(needs: Sequence[Need], stock: int) -> list[int]:
 
 
 def spread(needs: Sequence[Need], stock: int) -> list[int]:
-    """In rounds: everyone still in need gets one, in order, until the stock is empty.
+    """In rounds: the next pod goes to whoever has fewest, in order among equals, until the stock is empty.
 
-    A need that is all or nothing is decided whole, in its place in the first round.
+    What earlier passes gave counts: pods that become ready one by one are dealt as if they had come together. A need
+    that is all or nothing is decided whole, when its turn first comes.
     """
     shares = [0] * len(needs)
     left = max(0, stock)
-    in_need = [i for i, need in enumerate(needs) if need.pods > 0]
-    while in_need and left:
-        for i in in_need:
-            if not left:
-                break
-            need = needs[i]
-            step = need.pods if need.whole else 1
-            if step <= left:
-                shares[i] += step
-                left -= step
-            elif need.holds_back:
-                left = 0
-        in_need = [i for i in in_need if shares[i] < needs[i].pods and not needs[i].whole]
+    turns = [(need.holds, i) for i, need in enumerate(needs) if need.pods > 0]
+    heapq.heapify(turns)
+    while turns and left:
+        has, i = heapq.heappop(turns)
+        need = needs[i]
+        step = need.pods if need.whole else 1
+        if step <= left:
+            shares[i] += step
+            left -= step
+        elif need.holds_back:
+            left = 0
+        if not need.whole and shares[i] < need.pods:
+            heapq.heappush(turns, (has + 1, i))
     return shares
 
 

@@ -98,11 +98,28 @@ def readiness(view: PoolView, found: Findings) -> tuple[bool, str, str]:
         return False, "SpecInvalid", str(view.pool.invalid[0])
     if not view.ledger_ready:
         return False, "LedgerRebuilding", "allocations are being read from the cluster"
-    text = f"{found.available} ready idle pods, target {found.target}"
+    text = "; ".join((f"{found.available} ready idle pods, target {found.target}", *_beside_warm(view, found)))
     if found.available >= found.target:
         return True, "Warm", text
     note = f"; {found.starting_note}" if found.starting_note else ""
     return False, "Filling", f"{text}{note}"
+
+
+def _beside_warm(view: PoolView, found: Findings) -> list[str]:
+    """What people would not expect of a pool that is ready: a target that is met serves nobody by itself."""
+    told: list[str] = []
+    if found.unmet:
+        hold = ", the pool is on hold" if view.pool.hold else ""
+        full = f", all {view.pool.pool_max} of poolMax are in use" if found.exhausted else ""
+        line = f"{_some(found.waiting, 'sandbox', 'sandboxes')} for {_some(found.unmet, 'pod')}"
+        told.append(f"waiting: {line}{hold or full}")
+    if found.held_old:
+        told.append(f"{_some(found.held_old, 'held pod')} of an old revision, replaced when given back")
+    return told
+
+
+def _some(count: int, one: str, more: str = "") -> str:
+    return f"{count} {one if count == 1 else more or one + 's'}"
 
 
 def troubles(view: PoolView, found: Findings) -> dict[str, tuple[str, str]]:

@@ -22,6 +22,7 @@ from osb.facts.pod import PodFact
 
 EXEC_SECONDS = 10.0  # for one container
 OPEN_MARGIN = 30.0  # beyond the execs of an open attempt, before another process may call it abandoned
+ABANDONED = "abandoned"  # in place of the opener's token, written by the run that came after it
 
 Kind = Literal["wait", "delete", "attempt", "free", "gone"]
 
@@ -37,7 +38,7 @@ class Step:
     * `gone`: the pod is no more; acknowledge.
 
     `wait`: seconds until the next look, None when an event will come.
-    `record`: the restart record to write before the attempt (by the pod's own recycle key only).
+    `record`: the restart record to write before the step (by the pod's own recycle key only).
     `failed`: the policy could not be carried out, deletion takes its place.
     """
 
@@ -50,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
-    """The `restart-record` annotation. `open`: token of the worker that runs an attempt, or ""."""
+    """The `restart-record` annotation. `open`: token of the worker that runs an attempt, `ABANDONED`, or ""."""
 
     id: str
     started: str = ""
@@ -172,15 +173,22 @@ def _begin(work: Recycling, pod: PodFact) -> Step:
 
 
 def _open(work: Recycling, record: RestartRecord) -> Step:
-    """An attempt that nobody closed yet; the pod is never reused if its opener is gone."""
+    """An attempt that nobody closed yet; the pod is never reused if its opener is gone.
+
+    Only one run of the pod's own key exists at a time, so a later one knows that the opener is gone. It writes that
+    on the pod: the pool's pass could not tell, and would wait for as long as an attempt may take.
+    """
+    left = "a restart attempt was left open"
+    if record.open == ABANDONED:
+        return Step("delete", left, failed=True)
     if record.open == work.runner:
         return Step("wait", "its own attempt is to be closed first", wait=1.0)
     if work.runner:
-        return Step("delete", "a restart attempt was left open", failed=True)
+        return Step("delete", left, failed=True, record=replace(record, open=ABANDONED).text())
     limit = EXEC_SECONDS * len(record.containers) + OPEN_MARGIN
     age = _age(record.last_retry or record.started, work.now)
     if age is None or age > limit:
-        return Step("delete", "a restart attempt was left open", failed=True)
+        return Step("delete", left, failed=True)
     return Step("wait", "a restart attempt is running", wait=limit - age + 1)
 
 

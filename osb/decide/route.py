@@ -22,7 +22,7 @@ from osb.api.batchsandbox import MAX_TIMEOUT, most_replicas
 from osb.api.key import Key
 from osb.decide import route_pods
 from osb.decide.route_pods import FULL_PASS_DELAY, Adds
-from osb.facts.adds import EVERY_POOL, Add
+from osb.facts.adds import EVERY_POOL, EVERY_STAR, Add
 from osb.facts.pod import PodFact
 
 Obj = Mapping[str, Any]
@@ -59,6 +59,8 @@ def route(
     assert not isinstance(old, PodFact) and not isinstance(new, PodFact)
     if kind == "node":
         return _node(old, new)
+    if kind == "configmap":
+        return _profiles(old, new)
     if kind == "pool":
         _pool(old, new, adds, ctx)
     elif kind == "batchsandbox":
@@ -381,3 +383,13 @@ def _node(old: Obj | None, new: Obj | None) -> tuple[Add, ...]:
         return ()
     state = "cordoned" if new is not None else "no longer cordoned"
     return (Add(key=EVERY_POOL, deep=True, reason=f"node {here['metadata']['name']} is {state}"),)
+
+
+# -- assign profiles -----------------------------------------------------------------------------------------
+
+
+def _profiles(old: Obj | None, new: Obj | None) -> tuple[Add, ...]:
+    """The one ConfigMap that is watched: who waits for the choice of a pool may find one by other profiles."""
+    if old is not None and new is not None and not _replaced(old, new) and old.get("data") == new.get("data"):
+        return ()
+    return (Add(key=EVERY_STAR, reason="the assign profiles changed"),) if old is not None or new is not None else ()

@@ -88,6 +88,7 @@ def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
         else:
             draft.conditions.set(kind, reason, message)
     draft.conditions.clear(*change.cleared)
+    _capacity(draft, phase)
     _phase_conditions(draft, phase, renew=change.renew)
     acked = change.ack or draft.acked
     return {
@@ -313,7 +314,6 @@ def _progress(draft: _Draft, phase: str) -> tuple[str, str]:
 
 def _facts_conditions(draft: _Draft) -> None:
     """Conditions that do not depend on the phase: each is True exactly while its fact holds."""
-    _capacity(draft)
     _spec_conditions(draft)
     _lost(draft)
     error = draft.view.spec.record_error
@@ -324,18 +324,27 @@ def _facts_conditions(draft: _Draft) -> None:
         draft.conditions.clear(names.QUARANTINED)
 
 
-def _capacity(draft: _Draft) -> None:
+def _capacity(draft: _Draft, phase: str) -> None:
     """PoolAllocationPending: only while pods are missing *and* the pool cannot grow.
 
     A client turns it into 429.
     """
     view, conditions = draft.view, draft.conditions
-    waits = bool(draft.missing) and claims.pooled(view.spec) and view.spec.phase not in SUSPENDED
+    waits = bool(draft.missing) and claims.pooled(view.spec) and not _out_of_line(draft, phase)
     if not waits or (view.waiting is not None and not view.waiting.cannot_grow):
         conditions.clear(names.POOL_ALLOCATION_PENDING)
     elif view.waiting is not None:
-        message = f"missing {len(draft.missing)} of {view.spec.replicas}; the pool is at its maximum"
+        undecided = claims.effective_pool(view.spec)[0] == names.ANY_POOL
+        full = "every pool that fits" if undecided else "the pool"
+        message = f"missing {len(draft.missing)} of {view.spec.replicas}; {full} is at its maximum"
         conditions.set(names.POOL_ALLOCATION_PENDING, names.WAIT_CAPACITY, message)
+
+
+def _out_of_line(draft: _Draft, phase: str) -> bool:
+    """Whether it is given no pods now, whatever it misses: what a pool has or lacks does not concern it."""
+    spec = draft.view.spec
+    gave_up = draft.conditions.has(names.POD_FAILED, names.REASON_ALLOCATION_TIMEOUT)
+    return gave_up or phase in SUSPENDED or bool(spec.barred) or spec.detaching or spec.record_error is not None
 
 
 def _task_problems(spec: BoxSpec) -> tuple[Problem, ...]:

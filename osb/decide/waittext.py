@@ -1,7 +1,8 @@
 """The sentence that tells a waiting sandbox why it waits and where it stands.
 
 It begins with a code (spec/additions.md 2.2), then `missing 2 of 3; position about 40 of 180`. The position
-is rounded and alone never reason enough for a write: a line of 1,000 must not cost 1,000 writes per grant.
+is rounded. It and the room that pools have left are never reason enough for a write: a line of 1,000 must not cost
+1,000 writes per grant.
 """
 
 from __future__ import annotations
@@ -12,6 +13,17 @@ from osb.api import names
 from osb.facts.boxview import Waiting
 
 _POSITION = re.compile(r"; position about \d+ of \d+")
+_ROOM = re.compile(r"poolMax \d+ leaves \d+ of the \d+ asked for")
+
+
+def no_room(pool_max: int, left: int, asked: int) -> str:
+    """Why a pool that fits cannot be chosen now, with the numbers of the moment."""
+    return f"poolMax {pool_max} leaves {left} of the {asked} asked for"
+
+
+def lasting(text: str) -> str:
+    """The cause without what moves by itself: equal texts are one cause, told once."""
+    return _ROOM.sub("it has no room", _POSITION.sub("", text))
 
 
 def waiting_message(waiting: Waiting | None, *, missing: int, of: int, prior: str = "") -> str:
@@ -26,7 +38,7 @@ def waiting_message(waiting: Waiting | None, *, missing: int, of: int, prior: st
             return old
     clause = f"{waiting.code}: {waiting.detail}" if waiting.detail else waiting.code
     text = f"{clause}; missing {missing} of {of}"
-    if old and not waiting.refresh and _POSITION.sub("", old) == text:
+    if old and not waiting.refresh and lasting(old) == lasting(text):
         return old
     if waiting.position <= 0 or waiting.code in (names.WAIT_POOL_NOT_FOUND, names.WAIT_NO_POOL_FITS):
         return text

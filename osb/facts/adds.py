@@ -6,12 +6,15 @@ from typing import Literal
 
 import msgspec
 
-from osb.api.key import POOL, Key
+from osb.api.key import BATCHSANDBOX, POOL, Key
 
 Class = Literal["now", "later"]
 
 EVERY_POOL = Key(POOL, "*", "*")
 """Stands for each pool that the mirror has at that moment, once in a call of a script however often it is asked for."""
+
+EVERY_STAR = Key(BATCHSANDBOX, "*", "*")
+"""Stands in the same way for each sandbox that waits for the choice of a pool, in every namespace that has one."""
 
 
 class Add(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,8 +25,9 @@ POOLPOD: Final = "poolpod"
 BOXPOD: Final = "boxpod"
 JOB: Final = "job"
 NODE: Final = "node"
+CONFIGMAP: Final = "configmap"
 
-KINDS: Final = (POOL, BATCHSANDBOX, SNAPSHOT, POOLPOD, BOXPOD, JOB, NODE)
+KINDS: Final = (POOL, BATCHSANDBOX, SNAPSHOT, POOLPOD, BOXPOD, JOB, NODE, CONFIGMAP)
 POD_KINDS: Final = (POOLPOD, BOXPOD)
 
 MS_PER_PRIORITY: Final = 6000  # waiting a minute counts like 10 points of priority (spec/additions.md 2.3)
@@ -132,4 +133,5 @@ _INDEXES: Mapping[str, Callable[[Raw], Iterator[IndexItem]]] = {
     SNAPSHOT: _snapshot_indexes,
     JOB: _job_indexes,
     NODE: _node_indexes,
+    CONFIGMAP: _no_indexes,
 }

@@ -12,8 +12,8 @@ from typing import Literal
 
 KINDS = ("pool", "batchsandbox", "snapshot", "recycle", "tasks")
 CONTROLLERS = ("pool", "batchsandbox", "sandboxsnapshot", "recycle", "tasks")
-MIRRORED = ("pool", "batchsandbox", "snapshot", "poolpod", "boxpod", "job", "node")
-WATCHED = (*MIRRORED, "configmap")
+MIRRORED = ("pool", "batchsandbox", "snapshot", "poolpod", "boxpod", "job", "node", "configmap")
+WATCHED = MIRRORED
 
 _RECONCILE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _FAST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)

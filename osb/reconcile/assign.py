@@ -7,7 +7,9 @@ the sandbox's version: a user's edit wins.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -15,6 +17,9 @@ from osb.api import batchsandbox, claims, names
 from osb.api.key import POOL, Key
 from osb.api.pool import PoolSpec
 from osb.decide import assign as decision
+from osb.decide.assign_profiles import Table
+from osb.decide.conditions import stored
+from osb.decide.waittext import lasting
 from osb.facts.adds import Add
 from osb.facts.boxview import Waiting
 from osb.facts.ledger import HELD, RESV
@@ -24,6 +29,7 @@ from osb.reconcile.world import Pass
 
 LINE_HEAD = 100  # waiters of each pool whose pods are counted as promised
 AGAIN = 30.0
+REFRESH_SECONDS = 10.0  # how often the room that pools have left may alone be written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,35 +52,50 @@ def look(p: Pass, raw: Obj) -> decision.Choice | None:
     box = batchsandbox.parse(raw)
     if not decision.assignable(box, p.now()):
         return None
+    wanted = box.annotations.get(names.ASSIGN_PROFILE, "")
+    table = _profiles(p, wanted)
+    if table.waits(wanted):
+        return decision.Choice(note=table.problem(wanted))
     found = _pools(p)
-    table, wanted = p.world.profiles.table(p.kube, p.settings), box.annotations.get(names.ASSIGN_PROFILE, "")
     promised = {pool.name: _promised(p, pool) for pool in found}
     choice = decision.choose(box, found, profile=table.find(wanted), promised=promised)
     return replace(choice, note=table.problem(wanted))
+
+
+def _profiles(p: Pass, wanted: str) -> Table:
+    """The profiles; looked at live for a name that is not among them: it may have been added a moment ago."""
+    table = p.world.profiles.table(p.store, p.kube, p.settings)
+    return table if table.defines(wanted) else p.world.profiles.table(p.store, p.kube, p.settings, live=True)
 
 
 def choose(p: Pass, raw: Obj) -> Chosen:
     """Choose and write. Raises Conflict when the sandbox changed meanwhile: it is decided again."""
     choice = look(p, raw)
     if choice is None:
-        return Chosen(summary="going: no pool is chosen")
+        return Chosen(summary="going, or out of the line: no pool is chosen")
     box = batchsandbox.parse(raw)
     if not choice.pool:
         waiting = decision.waiting(choice, box)
-        text = f"Failed to assign pool: {waiting.detail}"
-        p.events.emit(raw, "Warning", names.EVENT_FAILED_ASSIGN, text)
-        return Chosen(summary=f"no pool fits: {waiting.detail[:120]}", waiting=waiting)
+        refresh = p.store.duty.hold(f"positions:{p.key.kind}/{p.key.member}", p.token, REFRESH_SECONDS)
+        return Chosen(summary=f"no pool fits: {waiting.detail[:120]}", waiting=replace(waiting, refresh=refresh))
     meta = raw["metadata"]
     p.check()
     p.step("assign")
     body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "spec": {"poolRef": choice.pool}}
-    stored = p.kube.patch("batchsandbox", meta["namespace"], meta["name"], body)
-    p.forward.put("batchsandbox", [stored], own=p.key, versioned=True)
+    assigned = p.kube.patch("batchsandbox", meta["namespace"], meta["name"], body)
+    p.forward.put("batchsandbox", [assigned], own=p.key, versioned=True)
     p.store.queue.add([Add(key=Key(POOL, meta["namespace"], choice.pool), reason=f"sandbox {meta['name']} assigned")])
-    if choice.note:  # one that found no pool told it with its reasons
-        p.events.emit(stored, "Warning", names.EVENT_FAILED_ASSIGN, choice.note)
-    p.events.emit(stored, "Normal", names.EVENT_POOL_ASSIGNED, f"Assigned to pool {choice.pool}")
+    note = f"; {choice.note}" if choice.note else ""
+    p.events.emit(assigned, "Normal", names.EVENT_POOL_ASSIGNED, f"Assigned to pool {choice.pool}{note}")
     return Chosen(assigned=True, summary=f"assigned to pool {choice.pool}")
+
+
+def tell(p: Pass, raw: Obj, waiting: Waiting, status: Mapping[str, Any]) -> None:
+    """The Event that no pool fits: once for each cause, which the stored condition remembers."""
+    before, after = stored(raw.get("status") or {}, now=p.now()), stored(status, now=p.now())
+    cause = lasting(after.text(names.PROGRESSING))
+    if cause and cause != lasting(before.text(names.PROGRESSING)):
+        p.events.emit(raw, "Warning", names.EVENT_FAILED_ASSIGN, decision.failure(waiting.detail))
 
 
 def _pools(p: Pass) -> list[PoolSpec]:

@@ -66,6 +66,8 @@ def _assign(p: Pass, raw: Obj, plan: Plan) -> Outcome:
         return Done(summary=chosen.summary, progress=True)
     rest = tuple(action for action in plan.actions if not isinstance(action, AssignPool))
     shown = batch.plan(boxview.build(p, raw, waiting=chosen.waiting))
+    if chosen.waiting is not None and shown.status is not None:
+        assign.tell(p, raw, chosen.waiting, shown.status)
     done = execute(p, "batchsandbox", raw, Plan(rest, shown.status, shown.reasons, shown.again))
     again = min(w for w in (plan.again, chosen.again) if w is not None)
     return After(seconds=again, summary=chosen.summary, progress=done.writes > 0)

@@ -21,11 +21,12 @@ from osb.facts.pod import PodFact
 from osb.facts.poolview import NodeFact
 from osb.reconcile import readable
 from osb.reconcile.world import Pass
+from osb.store import mirror
 from osb.store.mirror import NODE, MirrorEntry, Reading
 
 Obj = dict[str, Any]
 
-STALE_MS = 140_000  # twice the watch timeout
+STALE_MS = mirror.STALE_MS
 RECONCILED = (POOL, BATCHSANDBOX, SNAPSHOT)
 DRAIN_TAINTS = ("ToBeDeletedByClusterAutoscaler", "node.kubernetes.io/out-of-service")
 LABELS = {"poolpod": names.LABEL_POOL_NAME, "boxpod": names.LABEL_BOX_NAME}

@@ -24,7 +24,7 @@ from osb.errors import ApiError, Conflict
 from osb.facts import pod as pods
 from osb.facts.adds import Add
 from osb.facts.ledger import RESV, LedgerEntry
-from osb.facts.poolview import PoolView, WaitingBox
+from osb.facts.poolview import PoolView
 from osb.obs.log import get_logger
 from osb.reconcile import deliver, gather, memory, readable, rebuild, serve, waiters
 from osb.reconcile.beside import beside
@@ -199,11 +199,7 @@ def _view(p: Pass, now: Load) -> tuple[PoolView, dict[str, Box]]:
     boxes, boxes_known = gather.boxes_of_pool(p, p.key.name)
     by_uid = {box.spec.uid: box for box in boxes}
     by_uid |= _holders(p, state.entries, by_uid)
-    waiting = [
-        WaitingBox(box=box.spec, slots=slots, holds=len(claims.claims(box.spec)))
-        for box in by_uid.values()
-        if (slots := claims.wants(box.spec, now.pool.uid))
-    ]
+    waiting = [waiting_box for box in by_uid.values() if (waiting_box := serve.waiting_box(box, now.pool.uid)).slots]
     known_memory = memory.with_demand(
         p,
         now.pool,

@@ -80,7 +80,8 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     states: dict[str, int] = {}
     for entry in entries.values():
         states[entry.state] = states.get(entry.state, 0) + 1
-    log.warning("rebuilt a ledger from the cluster", pool=p.key.member, trusted=trusted, pods=len(pods), **states)
+    tell = log.warning if pods else log.info  # a new pool has lost nothing
+    tell("rebuilt a ledger from the cluster", pool=p.key.member, trusted=trusted, pods=len(pods), **states)
     return True
 
 

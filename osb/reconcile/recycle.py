@@ -52,6 +52,8 @@ def reconcile(p: Pass) -> Outcome:
     )  # fmt: skip
     key = Key(POOL, p.key.namespace, spec.name)
     if step.kind != "attempt":
+        if step.record:
+            _write_down(p, pod, step.record)
         p.store.queue.add([Add(key=key, deep=True, reason=f"pod {pod.name}: {step.why}")])
         return After(seconds=step.wait, summary=step.why) if step.wait else Done(summary=step.why)
     said = _attempt(p, pod, step.record, spec.restart_config.command)
@@ -75,6 +77,13 @@ def _attempt(p: Pass, pod: PodFact, text: str, command: Sequence[str]) -> str:
     return f"restarted {len(record.containers)} containers" + (
         f", {len(failed)} refused: {failed[0]}" if failed else ""
     )
+
+
+def _write_down(p: Pass, pod: PodFact, text: str) -> None:
+    """Record what only this key knows, also in the mirror: the pool's pass that is asked for decides on it."""
+    p.check()
+    stored = p.kube.patch("pod", pod.namespace, pod.name, _patch(text, pod.version))
+    p.forward.put("poolpod", [stored], own=p.key, versioned=True)
 
 
 def _exec(p: Pass, pod: PodFact, container: str, command: Sequence[str]) -> str:

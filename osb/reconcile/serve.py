@@ -112,7 +112,7 @@ def _round(p: Pass, proof: Proof, stock: Stock, served: Served) -> bool:
     barred: set[tuple[str, int]] = set()
     known = _known(p, stock)
     for _ in range(TRIES):
-        waiting = [_waiting(box, stock.pool.uid, barred) for box in boxes.values()]
+        waiting = [waiting_box(box, stock.pool.uid, barred) for box in boxes.values()]
         dealt = allocate.grants(_view(p, stock, known, waiting=waiting, available=list(pods.values())))
         if not dealt.grants:
             served.add(dealt)
@@ -138,11 +138,12 @@ def _round(p: Pass, proof: Proof, stock: Stock, served: Served) -> bool:
 
 def look(p: Pass, stock: Stock) -> Dealt:
     """What `serve` would deal now; takes nothing (`osbctl explain`)."""
-    waiting = [_waiting(box, stock.pool.uid, set()) for box in stock.waiters]
+    waiting = [waiting_box(box, stock.pool.uid) for box in stock.waiters]
     return allocate.grants(_view(p, stock, _known(p, stock), waiting=waiting, available=stock.available))
 
 
-def _waiting(box: Box, pool_uid: str, barred: set[tuple[str, int]]) -> WaitingBox:
+def waiting_box(box: Box, pool_uid: str, barred: Collection[tuple[str, int]] = ()) -> WaitingBox:
+    """The sandbox as the line sees it. `barred`: (sandbox UID, slot) of what the ledger has already."""
     spec = box.spec
     slots = tuple(slot for slot in claims.wants(spec, pool_uid) if (spec.uid, slot) not in barred)
     return WaitingBox(box=spec, slots=slots, holds=len(claims.claims(spec)), waits_since=_since(box))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from osb.store.limits import Limits
     from osb.store.memory import Memories
     from osb.store.mirror import Mirror
+    from osb.store.profiles import GoodProfiles
     from osb.store.taskstate import TaskStates
 
 _TIMEOUT_SECONDS = 5
@@ -74,6 +75,12 @@ class Store:
         from osb.store.taskstate import TaskStates
 
         return TaskStates(self.redis)
+
+    @cached_property
+    def profiles(self) -> GoodProfiles:
+        from osb.store.profiles import GoodProfiles
+
+        return GoodProfiles(self.redis, self.scripts)
 
     @cached_property
     def memories(self) -> Memories:

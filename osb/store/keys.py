@@ -27,6 +27,7 @@ stay has a TTL or an owner.
 `osb:holder`               string  `ms foreign holder of the installation's Lease or nothing`; TTL 1 min
 `osb:cluster`              string  `uid installation`: whose Redis this is (osb.reconcile.pin)
 `osb:settings`             string  `ms` and JSON: the workers' settings that decisions depend on; TTL 10 min
+`osb:profiles`             hash    uid, version, text: the last good ConfigMap of assign profiles
 `osb:watched`              string  `ms`: when some watcher was last fresh; TTL 10 min
 `osb:unwatched`            string  `ms seconds`: the last time nobody watched; TTL 1 day
 `osb:duty:{name}`          string  owner of a duty; TTL = its lease
@@ -60,6 +61,7 @@ TICK = "osb:tick"
 HOLDER = "osb:holder"
 CLUSTER = "osb:cluster"
 SETTINGS = "osb:settings"
+PROFILES = "osb:profiles"
 WATCHED = "osb:watched"
 UNWATCHED = "osb:unwatched"
 JOURNAL = "osb:journal"

@@ -25,6 +25,8 @@ from osb.store.scripts import Scripts, redis_errors
 
 KINDS = ("pool", "batchsandbox", "snapshot", "poolpod", "boxpod", "job")
 NODE = "node"  # the cordoned ones; beside KINDS, since an installation without rights to nodes works too
+CONFIGMAP = "configmap"  # the one of assign profiles; beside KINDS, too
+STALE_MS = 140_000  # twice the watch timeout: nothing is decided on what is older
 ITEMS_PER_CALL = 200  # about 10 ms of Redis' time at most
 
 Index = tuple[str, str, float]

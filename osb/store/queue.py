@@ -24,7 +24,7 @@ import redis
 
 from osb.api.key import RECYCLE, TASKS, Key, runnable
 from osb.errors import InvalidInput
-from osb.facts.adds import EVERY_POOL, Add
+from osb.facts.adds import EVERY_POOL, EVERY_STAR, Add
 from osb.store import keys
 from osb.store.envelope import DEFAULT, checked_template, hand_message
 from osb.store.scripts import Scripts, redis_errors
@@ -156,7 +156,7 @@ class WorkQueue:
 
         A key that no worker would take is left out: it would stay dirty for ever.
         """
-        rest = (add for add in adds if add.key == EVERY_POOL or runnable(add.key))
+        rest = (add for add in adds if add.key in (EVERY_POOL, EVERY_STAR) or runnable(add.key))
         while chunk := [wire(add) for add in islice(rest, _ADDS_PER_CALL)]:
             self._call("queue_add_v1", _seed(), msgspec.msgpack.encode(chunk))
 

@@ -35,16 +35,26 @@ OUTAGE_SECONDS = 30.0
 REFUSED_SECONDS = (10.0, 600.0)  # until a refused stream is tried again: at first (rights may just be coming), at most
 
 
+def _nothing(store: Store, obj: dict[str, Any]) -> None:
+    """What most sources do with an object beside mirroring it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one stream reads: a mirror kind, the resource, its selectors. `without`: what is lost when it is refused,
-    for one that the installation can do without; else ""."""
+    """What one stream reads: a mirror kind, the resource, its selectors.
+
+    `home`: only in our own namespace.
+    `without`: what is lost when it is refused, for one that the installation can do without; else "".
+    `noted`: called for each object before it is mirrored.
+    """
 
     kind: str
     resource: str
     labels: str = ""
     fields: str = ""
+    home: bool = False
     without: str = ""
+    noted: Callable[[Store, dict[str, Any]], None] = _nothing
 
 
 @dataclass(slots=True)
@@ -123,6 +133,7 @@ class Stream:
         for namespace in self.namespaces or (None,):
             for page in self.kube.list(source.resource, namespace, labels=source.labels, fields=source.fields):
                 self.beat = time.monotonic()
+                self._note(page.items)
                 yield page
 
     def follow(self) -> None:
@@ -209,11 +220,16 @@ class Stream:
             return False
         if trace.on:
             _mark("seen", run)
+        self._note(run)
         summary = self.forward.put(self.source.kind, list(run))
         if trace.on:
             _mark("mirrored", run)
         run.clear()
         return summary.unsynced
+
+    def _note(self, objs: Sequence[dict[str, Any]]) -> None:
+        for obj in objs if self.source.noted is not _nothing else ():
+            self.source.noted(self.store, obj)
 
 
 def _mark(stage: str, objs: Sequence[dict[str, Any]]) -> None:

@@ -20,12 +20,14 @@ from osb.kube.client import connect as connect_kube
 from osb.kube.resources import resource
 from osb.obs import heap
 from osb.obs.log import get_logger
+from osb.reconcile import profiles
 from osb.reconcile.installation import Installation
 from osb.reconcile.pin import pin
 from osb.reconcile.startup import trust
 from osb.store.client import Store
 from osb.store.client import connect as connect_store
 from osb.store.forward import Forwarder
+from osb.store.mirror import CONFIGMAP
 from osb.watch.feed import Source, Stream
 
 log = get_logger("watch")
@@ -40,6 +42,10 @@ SOURCES = (
     # The server tells only which nodes begin and cease to be cordoned: the news of all others never leaves it.
     Source("node", "node", fields="spec.unschedulable=true",
            without="idle pods stay on cordoned nodes: nodes may not be listed or watched"),
+)  # fmt: skip
+PROFILES = Source(
+    CONFIGMAP, "configmap", fields=f"metadata.name={profiles.NAME}", home=True, noted=profiles.remember,
+    without="changed assign profiles wake nobody: their ConfigMap may not be listed or watched",
 )  # fmt: skip
 
 LEASE_LOOK_SECONDS = 1.0
@@ -67,7 +73,8 @@ class Watcher:
     def start(self) -> None:
         """Connect, pin the cluster in Redis, start one thread per kind. May be repeated when it raised an OsbError."""
         self.close_clients()
-        self.kube = connect_kube(self.settings, pool=len(SOURCES) * (max(1, len(self.settings.namespaces)) + 1) + 4)
+        sources = (*SOURCES, PROFILES) if self.settings.pod_namespace else SOURCES
+        self.kube = connect_kube(self.settings, pool=len(sources) * (max(1, len(self.settings.namespaces)) + 1) + 4)
         self.store = connect_store(self.settings.redis_url, name="watcher")
         if not self._trusted:
             trust(self.store, self.settings.redis_url)
@@ -75,7 +82,7 @@ class Watcher:
         self.mark = pin(self.store, self.kube, self.settings)
         self.installation = Installation(self.store, self.settings)
         forward = Forwarder(self.store)
-        for source in SOURCES:
+        for source in sources:
             stream = Stream(
                 source, self.kube, self.store, forward, self.stop, allowed=self._allowed,
                 namespaces=self._namespaces(source), relist_seconds=float(self.settings.resync_seconds),
@@ -85,6 +92,8 @@ class Watcher:
         self._thread("watch-guard", self._guard)
 
     def _namespaces(self, source: Source) -> tuple[str, ...]:
+        if source.home:
+            return (self.settings.pod_namespace,)
         return self.settings.namespaces if resource(source.resource).namespaced else ()
 
     def _needed(self) -> list[Stream]:

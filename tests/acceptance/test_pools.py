@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from osb.api import names
 from osb.errors import Refused
 from tests.doubles.cluster import Obj, Space, capacity, condition, note, ready, record, template
+from tests.doubles.controller import HOME
 
 
 def _uids(pods: list[Obj]) -> set[str]:
@@ -249,3 +252,62 @@ def test_pods_inherit_the_template_and_carry_our_labels(space: Space) -> None:
     assert labels[names.LABEL_POOL_NAME] == "warm"
     assert labels[names.LABEL_POOL_REVISION] == pool["status"]["revision"]
     assert _name(pod).startswith("warm-") and note(pod, names.RESTART_RECORD) is None
+
+
+PROFILES = "pool-assign-profiles"
+
+
+@pytest.fixture
+def profiles(space: Space) -> Iterator[Any]:
+    """Writes the text of the assign profiles; they are gone afterwards."""
+    kube = space.cluster.kube
+    kube.create("configmap", HOME, {"metadata": {"name": PROFILES}, "data": {"profiles": "{"}})
+    yield lambda text: kube.patch("configmap", HOME, PROFILES, {"data": {"profiles": text}})
+    kube.delete("configmap", HOME, PROFILES)
+
+
+def test_a_profile_is_in_force_when_its_config_map_is_put_right_and_stays_so_when_it_breaks(
+    space: Space, profiles: Any
+) -> None:
+    gold = {"name": "gold", "plugins": {"predicate": ["labelselector"]},
+            "pluginConf": [{"name": "labelselector", "args": {"keys": ["team"]}}]}  # fmt: skip
+    meta = {"labels": {"team": "red"}, "annotations": {names.ASSIGN_PROFILE: "gold"}}
+    space.warm("a-blue", 1, 1, 0, 4, meta={"labels": {"team": "blue"}})
+    space.warm("red", 1, 4, 0, 9, meta={"labels": {"team": "red"}})
+    # Given a sandbox that names a profile of a ConfigMap that nobody can read
+    space.box("first", pool="*", meta=meta)
+    space.until_box("first", lambda b: "what profile gold means is not known" in _reason(b))
+    # When it is put right
+    profiles(json.dumps([gold]))
+    # Then the sandbox is placed by it, before it would have looked again by itself
+    space.until_box("first", lambda b: b["spec"]["poolRef"] == "red", seconds=5)
+    # And after it broke again every worker still knows it
+    profiles("{")
+    for number in range(6):
+        space.box(f"later-{number}", pool="*", meta=meta)
+    for number in range(6):
+        placed = space.until_box(f"later-{number}", lambda b: b["spec"]["poolRef"] != "*")
+        assert placed["spec"]["poolRef"] == "red"
+    said = [e["reason"] for e in space.all("event") if e["involvedObject"]["name"].startswith("later-")]
+    assert "FailedPoolAssign" not in said
+
+
+def test_pods_are_spread_evenly_however_they_become_ready(space: Space) -> None:
+    space.warm("warm", 2, 2, 0, 6, placement="Spread")
+    for name in ("s1", "s2", "s3"):
+        space.box(name, 3)
+    space.until_pool("warm", lambda p: p["status"]["allocated"] == 6)
+    space.until("two for each", lambda: [len(record(b)) for b in space.all("batchsandbox")] == [2, 2, 2])
+
+
+def test_who_gave_up_waiting_no_longer_says_that_the_pool_is_full(space: Space) -> None:
+    space.warm("warm", 1, 2, 0, 2)
+    space.box("holder", 2)
+    space.served("holder")
+    space.box("all", 2, allocationPolicy="AllOrNothing", allocationTimeoutSeconds=8)
+    space.until_box("all", lambda b: condition(b, names.POOL_ALLOCATION_PENDING))
+    gave_up = space.until_box("all", lambda b: condition(b, names.POD_FAILED))
+    assert condition(gave_up, names.POOL_ALLOCATION_PENDING) is None
+    space.delete("batchsandbox", "holder")
+    space.until_pool("warm", lambda p: p["status"]["available"] >= 1)
+    assert condition(space.live("batchsandbox", "all"), names.POOL_ALLOCATION_PENDING) is None

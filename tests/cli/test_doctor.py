@@ -18,6 +18,7 @@ from osb.sim import SimCluster
 from osb.store.client import connect as connect_store
 from osb.store.mirror import KINDS
 from tests.cli.conftest import Called, Installation
+from tests.doubles.simulated import client_of
 
 Osbctl = Callable[..., Called]
 
@@ -45,6 +46,22 @@ def test_an_empty_cluster_without_controller_is_full_of_findings(
     assert "may not patch pods" in said and "add verb patch on pods" in said
     assert "Lease: namespace opensandbox-system does not exist" in said and "--lease-namespace" in said
     assert "never listed" in said and "no controller runs" in said and "no sign of life" in said
+
+
+def test_a_broken_config_map_of_assign_profiles_is_a_warning_that_names_the_mistake(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SimCluster.start(tmp_path, kubelet=False) as cluster, client_of(cluster) as kube:
+        kube.create("namespace", None, {"metadata": {"name": "home"}})
+        kube.create("configmap", "home", {"metadata": {"name": "pool-assign-profiles"}, "data": {"profiles": "{"}})
+        monkeypatch.setenv("REDIS_URL", redis_url)
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        monkeypatch.setenv("POD_NAMESPACE", "home")
+        main.run(["doctor", "-o", "json"])
+    found = {one["check"]: one for one in json.loads(capsys.readouterr().out)}
+    assert found["profiles"]["level"] == "warning"
+    assert "home/pool-assign-profiles: profiles: not JSON" in found["profiles"]["text"]
+    assert "who names a profile waits" in found["profiles"]["text"]
 
 
 def test_nodes_that_nobody_watches_are_a_warning_and_no_error(

@@ -102,12 +102,14 @@ def test_a_waiter_that_pool_max_can_never_satisfy_holds_nobody_back() -> None:
     [
         (
             {"held_for_ever": 4, "counts": {"held": 4, "free": 1}},
-            "others hold 4 pods without expireTime; poolMax 6 leaves 2",
+            "of poolMax 6 only 2 can ever be free for it while other sandboxes keep 4 "
+            "(they have no expireTime, so until somebody deletes them)",
             False,
         ),
         (
             {"held_for_ever": 5, "counts": {"held": 5, "free": 1}},
-            "others hold 5 pods without expireTime; poolMax 6 leaves 1",
+            "of poolMax 6 only 1 can ever be free for it while other sandboxes keep 5 "
+            "(they have no expireTime, so until somebody deletes them)",
             True,
         ),
         ({"pool": {"pool_max": 2}, "counts": {"held": 1}}, "3 pods are more than poolMax 2 can ever provide", False),
@@ -184,6 +186,21 @@ def test_fair_share_serves_the_tenant_that_has_least_for_its_weight() -> None:
         held_by_tenant={"red": 1, "blue": 1},
     )
     assert set(got(dealt)) == {"b1", "r1", "b2"}
+
+
+@pytest.mark.parametrize(
+    ("why", "told", "counts", "rest"),
+    [
+        ("true", "", {"free": 1}, ""),
+        ("new image", " (new image)", {"free": 1}, ""),
+        ("true", "", {"held": 3}, "; all 3 pods of poolMax are taken"),
+    ],
+    ids=["plain", "with a reason", "and full"],
+)
+def test_on_hold_a_waiter_is_told_of_the_hold_first(why: str, told: str, counts: dict[str, int], rest: str) -> None:
+    held = {"pool_max": 3, "hold": True, "annotations": {names.HOLD: why}}
+    dealt = deal([pod("a")], [wants("s", 1)], pool=held, counts=counts)
+    assert dealt.waiting["uid-s"].detail == f"the pool is on hold{told}, nothing is handed out{rest}"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from osb.decide import assign_match as match
 from osb.decide.assign import Choice, assignable, choose, waiting
 from osb.decide.assign_profiles import BUILT_IN, MOST, Profile
 from osb.decide.assign_requests import pod_requests, quantity
+from osb.decide.waittext import lasting
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -90,6 +91,25 @@ def test_a_pool_that_can_make_no_pods_is_chosen_only_for_those_it_has() -> None:
     assert chosen(broken, pool("z")).pool == "z"
     assert chosen(broken).rejected == {"a": "it can make no pods, and too few are ready"}
     assert chosen(replace(broken, status={"available": 1})).pool == "a"
+
+
+def test_pools_that_are_too_small_are_not_full() -> None:
+    found = chosen(pool("a", pool_max=20), pool("b", pool_max=9), sandbox=box(replicas=30))
+    told = waiting(found, box(replicas=30))
+    assert told.detail == (
+        "no pool is large enough; pool a: poolMax 20 is less than the 30 asked for; "
+        "pool b: poolMax 9 is less than the 30 asked for"
+    )
+    assert not told.cannot_grow
+
+
+def test_a_long_list_of_reasons_is_cut_at_the_same_clause_whatever_room_is_left() -> None:
+    def told(allocated: int) -> str:
+        pools = (pool(f"p{i:03}", pool_max=1000, allocated=allocated) for i in range(200))
+        return waiting(chosen(*pools, sandbox=box(replicas=1000)), box(replicas=1000)).detail
+
+    assert told(1) != told(999)
+    assert lasting(told(1)) == lasting(told(999))
 
 
 def test_a_pool_that_starts_from_zero_is_eligible() -> None:

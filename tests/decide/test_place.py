@@ -44,6 +44,14 @@ def test_spread_deals_in_rounds_and_counts_whoever_was_not_reached(
     assert unmet(needs, shares) == missing
 
 
+def test_spread_counts_what_each_holds_so_pods_that_come_one_by_one_end_evenly_dealt() -> None:
+    holds = [0, 0, 0]
+    for _ in range(6):
+        shares = spread([Need(3 - held, holds=held) for held in holds], 1)
+        holds = [held + share for held, share in zip(holds, shares, strict=True)]
+    assert holds == [2, 2, 2]
+
+
 def test_an_all_or_nothing_need_gets_nothing_rather_than_a_part() -> None:
     needs = [Need(3, whole=True, holds_back=False), Need(1)]
     assert packed(needs, 2) == [0, 1]

@@ -272,6 +272,7 @@ def test_a_rollout_ends_when_the_idle_pods_are_new_and_tells_of_old_ones_in_use(
     assert condition(before, names.ROLLING_OUT)["message"] == f"0 of 2 updated; {told}"  # type: ignore[index]
     assert condition(during, names.ROLLING_OUT)["message"] == f"1 of 2 updated; {told}"  # type: ignore[index]
     assert condition(after, names.ROLLING_OUT) is None
+    assert "1 held pod of an old revision, replaced when given back" in condition(after, names.READY)["message"]  # type: ignore[index]
 
 
 def test_a_pool_that_only_fills_is_not_rolling_out() -> None:
@@ -352,6 +353,23 @@ def test_the_counters_of_a_mixed_pool() -> None:
     status = made.status or {}
     counters = ("total", "allocated", "available", "updated", "pending", "terminating", "target")
     assert [status[name] for name in counters] == [5, 2, 2, 4, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("band", "hold", "told"),
+    [
+        ("0/0 0/1", {}, "waiting: 1 sandbox for 1 pod, all 1 of poolMax are in use"),
+        ("0/0 0/9", {names.HOLD: "true"}, "waiting: 1 sandbox for 1 pod, the pool is on hold"),
+    ],
+    ids=["at poolMax", "on hold"],
+)
+def test_ready_says_that_sandboxes_wait_although_the_pool_is_warm(band: str, hold: dict[str, str], told: str) -> None:
+    held = ("h", entry("h", "held", "b", 0))
+    spec = pool(band, meta={"annotations": hold})
+    made = plan(view(spec, [pod("h")], held, boxes=[box("b", "h")], waiting=[waits("c", 0)]))
+    found = condition(made, names.READY)
+    assert found is not None and found["status"] == "True"
+    assert found["message"] == f"0 ready idle pods, target 0; {told}"
 
 
 def test_ready_says_whether_the_pool_is_warm_and_what_it_waits_for() -> None:

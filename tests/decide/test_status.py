@@ -200,6 +200,21 @@ def test_pool_allocation_pending_only_while_the_pool_cannot_grow() -> None:
     assert "PoolAllocationPending" not in told(grown["conditions"])
 
 
+def test_pool_allocation_pending_goes_with_the_end_of_the_wait() -> None:
+    given = status("Pending", condition("Progressing", "WaitingForPool", since=-61), condition("PoolAllocationPending"))
+    spec = box(poolRef="warm", allocationTimeoutSeconds=60, status=given)
+    gave_up = box_status(view(spec))
+    assert told(gave_up["conditions"]) == {"PodFailed": "AllocationTimeout"}
+    late = box_status(view(after(spec, gave_up), waiting=waits(cannot_grow=True)))
+    assert told(late["conditions"]) == {"PodFailed": "AllocationTimeout"}
+
+
+@pytest.mark.parametrize("given", [{"replicas": 9999}, {"record": "{"}], ids=["cannot be served", "unreadable"])
+def test_who_stands_in_no_line_has_no_condition_of_waiting(given: dict[str, Any]) -> None:
+    spec = box(poolRef="warm", status=status("Pending", condition("PoolAllocationPending")), **given)
+    assert "PoolAllocationPending" not in told(box_status(view(spec))["conditions"])
+
+
 def test_pool_allocation_pending_goes_with_the_grant() -> None:
     spec = box(poolRef="warm", status=status("Pending", condition("PoolAllocationPending")))
     written = box_status(view(spec, slots={0: pod("warm-1")}))

@@ -19,7 +19,7 @@ from osb.decide.poolpod import pool_pod
 from osb.errors import NotFound
 from osb.kube.client import RES, Kube
 from osb.kube.install import make_namespace
-from osb.reconcile.profiles import CONFIGMAP, KEY
+from osb.reconcile.profiles import KEY, NAME
 from osb.sim import SimCluster
 from tests.doubles.simulated import client_of
 
@@ -83,7 +83,7 @@ def test_an_example_is_stored_whole_and_nothing_in_it_is_wrong(example: str, kub
     elif doc["kind"] == "BatchSandbox":
         _check_box(kube, batchsandbox.parse(stored))
     else:
-        assert (doc["kind"], doc["metadata"]["name"], list(doc["data"])) == ("ConfigMap", CONFIGMAP, [KEY])
+        assert (doc["kind"], doc["metadata"]["name"], list(doc["data"])) == ("ConfigMap", NAME, [KEY])
         assert parse_profiles(doc["data"][KEY], Table()).problems == ()
 
 
@@ -104,7 +104,7 @@ def _check_box(kube: Kube, spec: batchsandbox.BoxSpec) -> None:
 def test_the_profile_of_the_page_chooses_the_pool_of_the_page() -> None:
     docs = {(d["kind"], d["metadata"]["name"]): d for d in _examples(ROOT / "docs" / "using.md")}
     box = batchsandbox.parse(docs["BatchSandbox", "any"])
-    table = parse_profiles(docs["ConfigMap", CONFIGMAP]["data"][KEY], Table())
+    table = parse_profiles(docs["ConfigMap", NAME]["data"][KEY], Table())
     wanted = box.annotations[names.ASSIGN_PROFILE]
     pools = [pool.parse(d) for (kind, _), d in docs.items() if kind == "Pool"]
     assert table.problem(wanted) == ""

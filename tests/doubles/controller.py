@@ -20,9 +20,11 @@ from tests.doubles.waiting import wait_until
 from workers.routes import all_queues
 
 BIN = Path(sys.executable).parent
+HOME = "opensandbox-system"  # our own namespace, of the Lease and the assign profiles
 SETTINGS = {
     "OSB_SNAPSHOT_REGISTRY": "registry.example:5000/saved",
     "OSB_TASK_STOP_TIMEOUT": "13s",
+    "OSB_POD_NAMESPACE": HOME,
 }
 
 

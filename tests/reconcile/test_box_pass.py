@@ -60,6 +60,15 @@ def test_a_create_whose_answer_was_lost_is_recognised_as_its_own(passes: Passes,
     assert "no pod" not in str(passes.get("batchsandbox", "b")["status"])
 
 
+def test_created_pods_are_told_by_name(passes: Passes) -> None:
+    passes.own("b", replicas=3)
+    passes.own("one")
+    passes.box_pass()
+    passes.box_pass("one")
+    told = [text for reason, text in passes.told.events if reason == names.EVENT_SUCCESSFUL_CREATE]
+    assert told == ["succeed to create 3 pods: [b-0 b-1 b-2]", "succeed to create pod one-0"]
+
+
 def test_a_name_taken_by_a_stranger_is_shown_and_tried_again_slowly(passes: Passes) -> None:
     stranger = passes.stranger("b-0")
     passes.own()
@@ -74,6 +83,7 @@ def test_a_name_taken_by_a_stranger_is_shown_and_tried_again_slowly(passes: Pass
     version = passes.get("batchsandbox", "b")["metadata"]["resourceVersion"]
     passes.box_pass()
     assert passes.get("batchsandbox", "b")["metadata"]["resourceVersion"] == version
+    assert passes.told.reasons().count(names.EVENT_FAILED_CREATE) == 1
     passes.delete("pod", "b-0", grace=0)
     passes.box_pass()
     progressing = passes.condition("batchsandbox", "b", names.PROGRESSING)

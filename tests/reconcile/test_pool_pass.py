@@ -486,3 +486,13 @@ def test_a_refusal_that_repeats_reads_the_same_and_writes_the_status_once(
     condition = passes.condition("pool", "warm", names.CREATE_FAILING)
     assert condition is not None
     assert "warm-*" in condition["message"]
+
+
+def test_the_first_ledger_of_a_new_pool_is_no_warning_and_one_with_pods_is(
+    passes: Passes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passes.warm()
+    assert '"warn"' not in "".join(line for line in capsys.readouterr().err.splitlines() if "rebuilt a ledger" in line)
+    passes.store.redis.flushdb()
+    passes.pool_pass()
+    assert '"warn"' in "".join(line for line in capsys.readouterr().err.splitlines() if "rebuilt a ledger" in line)

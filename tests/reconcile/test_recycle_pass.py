@@ -6,7 +6,8 @@ import orjson
 import pytest
 
 from osb.api import names
-from osb.errors import Conflict
+from osb.api.key import POOL
+from osb.errors import Conflict, Fenced
 from osb.sim import SimCluster
 from tests.doubles.passworld import Passes
 
@@ -59,6 +60,21 @@ def test_attempts_are_counted_on_the_live_pod_and_not_sooner_than_the_interval(p
     assert restarts(passes, pod)["retryCount"] == 1
     passes.run("recycle", pod, turn=31)
     assert restarts(passes, pod)["retryCount"] == 2
+
+
+def test_a_pod_whose_worker_vanished_amid_an_attempt_is_deleted_by_the_next_pass_of_its_pool(passes: Passes) -> None:
+    pod = returned(passes)
+
+    def vanish(step: str) -> None:
+        if step == "attempt-open":
+            raise Fenced("the worker is gone")
+
+    with pytest.raises(Fenced):
+        passes.run("recycle", pod, step=vanish)
+    passes.sync()
+    assert "left open" in passes.run("recycle", pod).summary
+    passes.run(POOL, "warm")  # on what the mirror has by itself
+    assert not passes.there("pod", pod)
 
 
 def test_a_restarted_pod_is_acknowledged_cleaned_and_handed_out_again(passes: Passes) -> None:

@@ -182,9 +182,43 @@ def test_who_can_never_be_served_is_told_in_the_same_full_pass(passes: Passes) -
     for _ in range(2):
         told = passes.condition("batchsandbox", "three", names.PROGRESSING)
         assert told is not None and told["message"].startswith(
-            "RequestExceedsPool: others hold 2 pods without expireTime; poolMax 4 leaves 2; missing 3 of 3"
+            "RequestExceedsPool: of poolMax 4 only 2 can ever be free for it while other sandboxes keep 2 "
         )
+        assert told["message"].endswith("; missing 3 of 3; position about 1 of 1")
         passes.pool_pass()
+
+
+def test_pods_that_get_ready_one_by_one_are_spread_evenly(passes: Passes) -> None:
+    # Given a pool of at most six that deals in rounds, and three sandboxes of three
+    passes.pool("warm", 2, 2, 0, 6, placement="Spread")
+    passes.pool_pass()
+    names_ = ("s1", "s2", "s3")
+    for name in names_:
+        passes.box(name, replicas=3)
+    # When its pods become ready one by one
+    for _ in range(6):
+        passes.pool_pass()
+        first = next(pod for pod in passes.pods("warm") if not (pod.get("status") or {}).get("podIP"))
+        passes.ready(first["metadata"]["name"])
+        passes.pool_pass()
+    # Then each has as many
+    assert [len(passes.record(name)) for name in names_] == [2, 2, 2]
+
+
+def test_a_wait_that_timed_out_and_began_anew_is_long_again_for_who_makes_the_pods(passes: Passes) -> None:
+    # Given a sandbox that waited for longer than it would, while the pool was on hold
+    passes.pool("warm", 0, 9, 0, 9, meta={"annotations": {names.HOLD: "true"}})
+    passes.box("b", allocationTimeoutSeconds=30)
+    passes.pool_pass()
+    passes.box_pass("b", turn=31)
+    assert passes.condition("batchsandbox", "b", names.POD_FAILED) is not None
+    # When its spec is edited and the pool goes on
+    passes.patch("pool", "warm", {"metadata": {"annotations": {names.HOLD: None}}})
+    passes.patch("batchsandbox", "b", {"spec": {"replicas": 2}})
+    passes.box_pass("b")
+    passes.pool_pass()
+    # Then pods are made for it
+    assert len(passes.pods("warm")) == 2
 
 
 def test_a_pool_that_may_have_no_pods_is_exhausted(passes: Passes) -> None:

@@ -11,7 +11,8 @@
 --                 else: only keep the earliest due time (ms, absolute) and let the run in progress not drop it
 --   q_adds(list)                         the wire form of osb.store.queue.wire: a list of
 --                                        {kind, member, class, deep 0/1, reason, deletion 0/1, after_ms|-1, at_ms|-1}
---                                        member '*/*' = each that the mirror of the kind has, once in the call
+--                                        member '*/*' = each that the mirror of the kind has, once in the call;
+--                                        of sandboxes only those that wait for the choice of a pool
 --   q_publish(kind, member, class, reason)   LPUSH one wake-up message; used by the others, rarely needed alone
 --   q_token(kind, member)                the token of the run in progress, or false (for fencing)
 --
@@ -139,12 +140,28 @@ local function q_add(kind, member, class, deep, reason, deletion, due_ms)
   q_offer(kind, member, q_class(kind, member))
 end
 
+-- Sandboxes with poolRef '*', in the namespaces that have a pool: elsewhere none could be chosen.
+local function q_stars()
+  local spaces, found = {}, {}
+  for _, pool in ipairs(redis.call('HKEYS', 'osb:m:pool:doc')) do
+    local space = string.match(pool, '^[^/]*')
+    if not spaces[space] then
+      spaces[space] = true
+      for _, member in ipairs(redis.call('ZRANGE', 'osb:m:batchsandbox:ix:star:' .. space, 0, -1)) do
+        found[#found + 1] = member
+      end
+    end
+  end
+  return found
+end
+
 -- Many cordoned nodes in one list must not mark every pool as many times.
 local q_told = {}
 local function q_members(kind, member)
   if member ~= '*/*' then return { member } end
   if q_told[kind] then return {} end
   q_told[kind] = true
+  if kind == 'batchsandbox' then return q_stars() end
   return redis.call('HKEYS', 'osb:m:' .. kind .. ':doc')
 end
 
