@@ -7,13 +7,14 @@ from; a conflict is computed again on a live read, at most three times. Next: th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from osb.api import batchsandbox, names, record
+from osb.api import batchsandbox, claims, names, record
+from osb.api.batchsandbox import BoxSpec
 from osb.apply.hand import Hand
 from osb.decide import taskresults
-from osb.decide.tasknode import Node
+from osb.decide.taskresults import Results
 from osb.errors import Conflict, NotFound
 
 Obj = dict[str, Any]
@@ -23,11 +24,16 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the annotations should contain in addition; `finish` also removes the task finalizer."""
+    """What the annotations should contain in addition; `finish` also removes the task finalizer.
 
-    finals: tuple[Node, ...] = ()
+    `reopen`: pods that are taken from the sandbox because they are not fit for it, so that their slots wait for
+      other ones and nothing counts as lost.
+    """
+
+    results: Results | None = None
     give: tuple[str, ...] = ()
     force: tuple[str, ...] = ()
+    reopen: tuple[str, ...] = ()
     finish: bool = False
 
 
@@ -68,7 +74,11 @@ def patch_for(obj: Obj, wanted: Wanted) -> Obj | None:
     meanwhile is never brought back.
     """
     box = batchsandbox.parse(obj)
-    annotations = dict(_results(box, wanted.finals)) | dict(_release(box, wanted.give, wanted.force))
+    annotations: Obj = {
+        **dict(_results(box, wanted.results)),
+        **dict(_release(box, wanted.give, wanted.force)),
+        **dict(_reopened(box, wanted.reopen)),
+    }
     meta: Obj = {"annotations": annotations} if annotations else {}
     if wanted.finish and names.FINALIZER_TASKS in box.finalizers:
         meta["finalizers"] = [item for item in box.finalizers if item != names.FINALIZER_TASKS]
@@ -86,14 +96,30 @@ def live_box(hand: Hand, namespace: str, name: str, *, uid: str = "") -> Obj | N
     return obj if not uid or obj["metadata"]["uid"] == uid else None
 
 
-def _results(box: batchsandbox.BoxSpec, finals: Iterable[Node]) -> Iterable[tuple[str, str]]:
+def _results(box: BoxSpec, wanted: Results | None) -> Iterable[tuple[str, str]]:
+    if wanted is None:
+        return
     stored = taskresults.parse(box.annotations.get(names.TASK_RESULTS))
-    merged = stored.plus(finals)
-    if merged.indexes() != stored.indexes() or (not stored.readable and merged.indexes()):
+    merged = stored.merged(wanted).below(slots(box))
+    if merged != stored or (not stored.readable and merged.indexes()):
         yield names.TASK_RESULTS, merged.text()
 
 
-def _release(box: batchsandbox.BoxSpec, give: Iterable[str], force: Iterable[str]) -> Iterable[tuple[str, str]]:
+def slots(box: BoxSpec) -> int:
+    """How many slots the sandbox has. A pool cuts those beyond replicas: until then their results count."""
+    recorded = len(box.record.pods) if box.record is not None and claims.pooled(box) else 0
+    return max(box.replicas, recorded)
+
+
+def _reopened(box: BoxSpec, pods: Iterable[str]) -> Iterable[tuple[str, str]]:
+    held = claims.slots(box)
+    unfit = {slot for slot, (pod, _) in held.items() if pod in set(pods)}
+    if unfit and box.record is not None:
+        after = replace(box.record, open=tuple(sorted({*box.record.open, *unfit})), seq=box.record.seq + 1)
+        yield names.ALLOC_STATUS, record.format(after)
+
+
+def _release(box: BoxSpec, give: Iterable[str], force: Iterable[str]) -> Iterable[tuple[str, str]]:
     recorded = set(box.record.pods) if box.record is not None else set()
     pods = sorted({*box.release, *(set(give) & recorded)})
     forced = sorted({*box.force, *(set(force) & recorded)})

@@ -14,7 +14,7 @@ from osb.api.key import TASKS, Key
 from osb.cli import output as out
 from osb.cli.context import Reach
 from osb.cli.look import Look
-from osb.decide.tasknode import PENDING, RELEASED, RELEASING, UNREACHABLE_AFTER, Node
+from osb.decide.tasknode import PENDING, RELEASED, RELEASING, Node
 from osb.decide.tasks import counters, results_of
 
 SHOWN = 10  # lines of single tasks
@@ -73,7 +73,7 @@ def line(node: Node) -> str:
     if node.error:
         text = " ".join(node.error.split())
         text = text if len(text) <= ERROR_SHOWN else f"{text[: ERROR_SHOWN - 3]}..."
-        often = f" ({node.fails} calls in a row)" if node.fails >= UNREACHABLE_AFTER else ""
+        often = f" ({node.fails} calls in a row)" if node.silent else ""
         parts.append(f"last error: {text}{often}")
     return "  ".join(part for part in parts if part)
 

@@ -111,14 +111,16 @@ def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Reco
                 ended.append(pod)
         elif slot in delivered and (pod is None or pod.deleting):
             lost[slot] = f"pod {boxslots.pod_name(spec.name, slot)} was deleted"
-    if not lost or spec.record_error is not None:  # never written over: whoever can read it may still repair it
-        return spec.record
+    kept = _without_cut(view)
+    if (not lost and kept is spec.record) or spec.record_error is not None:
+        return spec.record  # one that cannot be read is never written over: somebody may still repair it
     # A slot of a sandbox with pods of its own is never open: the substitute has the name of the same slot.
-    record = mark_lost(spec.record, lost.keys(), policy=spec.lost_policy, delivered=delivered)
+    record = mark_lost(kept, lost.keys(), policy=spec.lost_policy, delivered=delivered)
     record = work.record = replace(record, open=())
     work.lost = lost
+    why = "pods are lost" if lost else "slots that were given up are cut"
     patch = {"metadata": {"annotations": {names.ALLOC_STATUS: records.format(record)}}}
-    work.actions.append(PatchObject("batchsandbox", spec.name, patch, version=spec.version, why="pods are lost"))
+    work.actions.append(PatchObject("batchsandbox", spec.name, patch, version=spec.version, why=why))
     for slot, cause in lost.items():
         fate = "the slot is given up" if slot in record.failed else "it is replaced"
         text = f"slot {slot}: {cause}; its state is gone; {fate}"
@@ -126,6 +128,18 @@ def _losses(view: BatchView, pods: Mapping[int, PodFact], work: PodWork) -> Reco
         work.reasons.append(text)
     work.actions += [DeletePod(pod.name, pod.uid, why=f"the pod ended as {pod.phase}") for pod in ended]
     return record
+
+
+def _without_cut(view: BatchView) -> Record | None:
+    """The record without slots given up that were cut since: one of that number is a new slot, which gets a pod.
+
+    Their tasks' results go first, so that no new slot takes over an old result.
+    """
+    record, busy = view.spec.record, view.tasks.busy if view.tasks else frozenset()
+    if record is None:
+        return None
+    failed = tuple(slot for slot in record.failed if slot < view.spec.replicas or slot in busy)
+    return record if failed == record.failed else replace(record, failed=failed, seq=record.seq + 1)
 
 
 def _due(view: BatchView, pod: PodFact, work: PodWork) -> bool:

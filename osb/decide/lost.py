@@ -7,6 +7,7 @@ is given up under `lostPodPolicy: Fail` after delivery.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from osb.api import names
 from osb.api.record import Record
 from osb.decide.conditions import stored
 from osb.facts.boxview import BatchView
+
+_TOLD = re.compile(r"; slot (\d+) \(([^()]*)\): its state is gone")
 
 
 def mark_lost(record: Record | None, slots: Collection[int], *, policy: str, delivered: Collection[int]) -> Record:
@@ -48,6 +51,11 @@ def told_loss(record: Record, pods: Mapping[int, str]) -> tuple[str, str]:
         reason = names.REASON_WAITING_FOR_REPLACEMENT if record.open else names.REASON_POD_REPLACED
     told = [f"slot {slot} ({pods[slot]}): its state is gone" for slot in sorted(pods)[:10]]
     return reason, "; ".join([lost_count(record), *told])
+
+
+def told_pods(message: str) -> dict[int, str]:
+    """Slot -> its pod and what became of it, as a message of `told_loss` has it."""
+    return {int(slot): pod for slot, pod in _TOLD.findall(message)}
 
 
 def replaced_losses(view: BatchView, before: Record | None) -> tuple[tuple[str, str, str], ...]:

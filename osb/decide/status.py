@@ -16,10 +16,11 @@ from typing import Any
 from osb.api import claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.problem import Problem
+from osb.api.record import Record
 from osb.decide import boxslots, taskgen
 from osb.decide.boxfail import Failing, failing
 from osb.decide.conditions import Conditions, stored
-from osb.decide.lost import lost_count, told_loss
+from osb.decide.lost import lost_count, told_loss, told_pods
 from osb.decide.waittext import waiting_message
 from osb.facts.boxview import BatchView
 
@@ -254,7 +255,7 @@ def _hopeless(draft: _Draft) -> tuple[str, str] | None:
             f"pool {pool} was deleted and its pods with it; the sandbox's content is lost",
         )
     gone = boxslots.failed_slots(view)
-    if gone and not draft.needed:
+    if gone and not draft.needed and gone >= boxslots.given_back(view):
         return names.REASON_SLOT_FAILED, f"every pod is lost and lostPodPolicy is {names.LOST_FAIL}"
     return None
 
@@ -285,10 +286,22 @@ def _phase_conditions(draft: _Draft, phase: str, *, renew: bool) -> None:
 
 def _running(draft: _Draft) -> str:
     """The message of Ready: a sandbox whose work is over is done, not running (spec/batchsandbox.md 10.3)."""
-    back, asked = len(boxslots.given_back(draft.view)), draft.view.spec.replicas
+    gone, asked = boxslots.failed_slots(draft.view), draft.view.spec.replicas
+    back = len(boxslots.given_back(draft.view) - gone)
     if draft.ready:
-        return "Sandbox is running"
-    return f"{back} of {asked} slots given back; 0 running" if back else f"{asked} replicas asked for; 0 running"
+        text = "Sandbox is running"
+    elif back:
+        lost = f", {len(gone)} lost" if gone else ""
+        text = f"{back} of {asked} slots given back{lost}; 0 running"
+    else:
+        text = f"{asked} replicas asked for; 0 running"
+    return "; ".join([text, *_of_tasks(draft.view)])
+
+
+def _of_tasks(view: BatchView) -> list[str]:
+    """What the tasks' counters do not say: how they failed, and whose executor is no help while that lasts."""
+    found = view.tasks
+    return [text for text in (found.failed, found.trouble) if text] if found is not None else []
 
 
 def _progress(draft: _Draft, phase: str) -> tuple[str, str]:
@@ -301,8 +314,8 @@ def _progress(draft: _Draft, phase: str) -> tuple[str, str]:
     if view.create_refused:
         waiting = f"no pod: {view.create_refused}"[:500]
     if phase == names.SUCCEED:
-        partly = f"{draft.ready}/{view.spec.replicas} ready"
-        return names.REASON_PARTIALLY_READY, f"{partly}; {waiting}" if waiting else partly
+        more = [waiting] if waiting else _of_tasks(view)
+        return names.REASON_PARTIALLY_READY, "; ".join([f"{draft.ready}/{view.spec.replicas} ready", *more])
     if view.create_refused:
         return names.REASON_CREATE_FAILING, waiting
     if waiting:
@@ -375,9 +388,16 @@ def _lost(draft: _Draft) -> None:
     record = draft.view.spec.record
     if record is None or not record.losses:
         return
-    pods = {s: f"pod {record.pods[s] if s < len(record.pods) else '?'}" for s in record.failed or record.open}
-    reason, message = told_loss(record, pods)
+    asked = draft.view.spec.replicas
     count = lost_count(record)
     prior = draft.conditions.text(names.POD_LOST)
     same = prior == count or prior.startswith(f"{count};")
-    draft.conditions.set(names.POD_LOST, reason, message if pods or not same else prior, renew=not same)
+    told = {slot: pod for slot, pod in told_pods(prior).items() if same and slot < asked}
+    lost = [slot for slot in record.failed or record.open if slot < asked]
+    pods = {slot: told.get(slot) or f"pod {_lost_pod(draft.view, record, slot)}" for slot in lost}
+    draft.conditions.set(names.POD_LOST, *told_loss(record, pods or told), renew=not same)
+
+
+def _lost_pod(view: BatchView, record: Record, slot: int) -> str:
+    """The record of a sandbox without a pool names no pods: theirs follow from the slot."""
+    return record.pods[slot] if slot < len(record.pods) else boxslots.pod_name(view.spec.name, slot)

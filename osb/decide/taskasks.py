@@ -36,8 +36,7 @@ def asks(view: DriveView) -> tuple[str, ...]:
             continue
         known = view.nodes.get(pod.index)
         if known is None:
-            if pod.index not in view.results or view.intent != RUN or not view.release:
-                wanted[pod.uid] = 0.0
+            wanted[pod.uid] = 0.0
         elif view.intent == RUN and _waits(known) and pod.usable and not _quiet(view, known):
             wanted[pod.uid] = known.asked
     return tuple(sorted(wanted, key=lambda uid: (wanted[uid], uid)))

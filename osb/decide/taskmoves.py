@@ -20,8 +20,12 @@ from osb.decide.tasknode import (
     BY_RESULT,
     BY_SCALE_IN,
     COMPLETED,
+    FAILED,
     FINAL,
+    INVALID,
     PENDING,
+    POD_LOST,
+    POD_LOST_CODE,
     RELEASED,
     RELEASING,
     RUNNING,
@@ -76,15 +80,17 @@ class Work:
         view = self.view
         for index in range(view.replicas):
             if index not in self.nodes:
-                self.nodes[index] = view.results.node(index) or Node(index=index)
+                forgotten = view.ran and not view.nodes
+                self.nodes[index] = view.results.node(index) or Node(index=index, recovering=forgotten)
                 self._recall(index)
         for pod in view.pods.values():
             if pod.index >= view.replicas and pod.index not in self.nodes:
                 self.nodes[pod.index] = Node(index=pod.index)
                 self._recall(pod.index)
-        for index, node in self.nodes.items():
-            if not node.final and (known := view.results.node(index)) is not None and node.resource == PENDING:
-                self.nodes[index] = known
+        for node in list(self.nodes.values()):
+            known = view.results.node(node.index) if node.index < view.replicas else None
+            if known is not None and not node.final and node.resource in (PENDING, ASSIGNED):
+                self.change(node, resource=COMPLETED, state=known.state, exit_code=known.exit_code, reason=known.reason)
         self._report_invalid()
 
     def _recall(self, index: int) -> None:
@@ -104,10 +110,10 @@ class Work:
             node = self.nodes.get(index)
             if node is None or node.resource != PENDING:
                 continue
-            text = f"invalid task: {task}" if isinstance(task, InvalidInput) else ""
+            text = f"{INVALID}{task}" if isinstance(task, InvalidInput) else ""
             if text and node.error != text:
                 self.event("Warning", names.EVENT_INVALID_TASK_TEMPLATE, f"Task {index} is not sent to its pod: {task}")
-            if text or node.error.startswith("invalid task: "):
+            if text or node.invalid:
                 self.change(node, error=text)
 
     # -- where they run ----------------------------------------------------------------------------------
@@ -127,6 +133,8 @@ class Work:
                 self._over(node)
             elif node.final:
                 self.change(node, **UNBOUND)
+            elif node.index in self.view.doomed:  # `lose` says what becomes of it, when the loss is on the object
+                self.change(node, resource=PENDING, state="", fails=0, **UNBOUND)
             else:
                 lost.append(task_name(self.view.box, node.index))
                 again = node.restarts + (1 if node.started else 0)
@@ -136,6 +144,17 @@ class Work:
                 "Warning", names.EVENT_TASK_RESTARTED,
                 f"The pod is gone; these tasks start again on another one: {names_text(lost)}",
             )  # fmt: skip
+
+    def lose(self) -> None:
+        """A task whose slot was given up with its pod has failed: no other pod comes, so it could not end otherwise."""
+        for index in sorted(self.view.lost):
+            node = self.nodes.get(index)
+            if node is None or node.final or node.resource != PENDING:
+                continue
+            self.change(
+                node, resource=COMPLETED, state=FAILED, exit_code=POD_LOST_CODE, reason=POD_LOST, pod="", error=""
+            )
+            self.reasons.append(f"task {index} is lost with its pod, and its slot is given up")
 
     def observe(self) -> None:
         """Fold this pass's answers into the bound nodes."""
@@ -174,7 +193,7 @@ class Work:
                 self._over(node)
         elif task is None:
             if node.resource == ASSIGNED and node.started:
-                self._vanished(node)
+                self._vanished(node, answer)
         elif not node.final:
             self._latch(node, answer)
 
@@ -191,7 +210,7 @@ class Work:
         else:
             self.change(node, state=task.state, started=node.started or task.state == RUNNING)
 
-    def _vanished(self, node: Node) -> None:
+    def _vanished(self, node: Node, answer: Answer) -> None:
         """It ran, and its executor does not know it any more: start it again, ever more slowly."""
         wait = min(RESTART_BACKOFF * 2 ** min(node.restarts, 10), LONGEST_RESTART_BACKOFF) if node.restarts else 0.0
         self.change(
@@ -202,11 +221,16 @@ class Work:
             restarts=node.restarts + 1,
             hold_until=self.view.now + wait,
         )
-        name = task_name(self.view.box, node.index)
+        name, others = task_name(self.view.box, node.index), self._foreign(answer)
+        what = f"runs {names_text(others)} instead of" if others else "lost"
         self.event(
             "Warning", names.EVENT_TASK_RESTARTED,
-            f"The executor in {node.pod} lost task {name}; it starts again (restart {node.restarts + 1})",
+            f"The executor in {node.pod} {what} task {name}; it starts again (restart {node.restarts + 1})",
         )  # fmt: skip
+
+    def _foreign(self, answer: Answer) -> list[str]:
+        """Tasks of nobody here."""
+        return [task.name for task in answer.tasks if index_of(self.view.box, task.name) is None]
 
     def _gone(self, node: Node, answer: Answer) -> bool:
         """The executor answered and no longer has it. In a sandbox that goes away no task of ours may be left."""
@@ -254,6 +278,20 @@ class Work:
                 waiting.remove(node)
                 self._bind(node, there)
         self._bind_new([n for n in waiting if n.resource == PENDING], taken)
+        self._bind_over([n for n in waiting if n.resource == COMPLETED], taken)
+
+    def _bind_over(self, over: list[Node], taken: set[str]) -> None:
+        """A finished task whose pod was forgotten, or replaced: its slot's pod is the one to give back one day."""
+        for node in over:
+            pod = self._pod_of(node.index)
+            answer = self.view.answers.get(pod.uid) if pod is not None and pod.usable else None
+            if pod is None or answer is None or pod.uid in taken:
+                continue
+            if not answer.ok:
+                self._heard(node, answer)
+            elif all(index_of(self.view.box, task.name) in (None, node.index) for task in answer.tasks):
+                taken.add(pod.uid)
+                self._bind(node, pod)
 
     def _bind_new(self, waiting: list[Node], taken: set[str]) -> None:
         """The slot's own pod; a pod whose slot's task runs elsewhere serves the task that was displaced."""
@@ -264,15 +302,17 @@ class Work:
                 continue
             if pod.uid in taken:
                 displaced.append(node)
-            elif self._clean(node, pod) and self._valid(node.index):
+            elif not self._valid(node.index):
+                self._look_on(node, pod)
+            elif self._clean(node, pod):
                 taken.add(pod.uid)
                 self._bind(node, pod)
         spare = [
             p for p in self.view.pods.values()
             if p.usable and p.uid not in taken and self._displacer(p) and self._ok(p)
         ]  # fmt: skip
-        for node, pod in zip(displaced, spare, strict=False):
-            if self._clean(node, pod) and self._valid(node.index):
+        for node, pod in zip((n for n in displaced if self._valid(n.index)), spare, strict=False):
+            if self._clean(node, pod):
                 self._bind(node, pod)
 
     def _displacer(self, pod: TaskPod) -> bool:
@@ -294,7 +334,7 @@ class Work:
         if not answer.ok:
             self._unheard(node, pod, answer)
             return False
-        foreign = [t.name for t in answer.tasks if index_of(self.view.box, t.name) is None]
+        foreign = self._foreign(answer)
         if not foreign or not self.view.pooled:
             return True
         self.event(
@@ -305,10 +345,16 @@ class Work:
         self.unclean.append(PodDelete(name=pod.name, uid=pod.uid, why="it runs foreign tasks"))
         return False
 
+    def _look_on(self, node: Node, pod: TaskPod) -> None:
+        """An invalid task goes nowhere, but it may run since it was valid: its silent pod is asked ever more rarely."""
+        answer = self.view.answers.get(pod.uid)
+        if answer is not None:
+            self.change(node, asked=self.view.now, fails=0 if answer.ok else node.fails + 1)
+
     def _unheard(self, node: Node, pod: TaskPod, answer: Answer) -> None:
-        changed = self.change(
-            node, asked=self.view.now, fails=node.fails + 1, pod=pod.name, error=f"recovering: {answer.error}"
-        )
+        """Nothing starts on a pod that did not answer; after a loss of memory the task may run there already."""
+        error = f"recovering: {answer.error}" if node.recovering else answer.error
+        changed = self.change(node, asked=self.view.now, fails=node.fails + 1, pod=pod.name, error=error)
         if changed.fails == UNREACHABLE_AFTER:
             what = "answers with an error" if answer.heard else "does not answer"
             text = f"Task {node.index} waits: the executor in {pod.name} {what}: {answer.error}"
@@ -318,7 +364,7 @@ class Work:
         resource = COMPLETED if node.final else ASSIGNED
         bound = self.change(
             node, resource=resource, pod=pod.name, pod_uid=pod.uid, ip=pod.ip, asked=self.view.now,
-            heard=self.view.now, fails=0, error="",
+            heard=self.view.now, fails=0, error="", recovering=False,
         )  # fmt: skip
         answer = self.view.answers[pod.uid]
         if not bound.final:
@@ -350,7 +396,12 @@ class Work:
             return BY_DELETE if self.view.intent == DELETE else BY_PAUSE
         if node.index >= self.view.replicas:
             return BY_SCALE_IN
-        return BY_RESULT if self.view.release and node.resource == COMPLETED else ""
+        return BY_RESULT if self.view.release and node.resource == COMPLETED and self._known(node) else ""
+
+    def _known(self, node: Node) -> bool:
+        """Bound, or without a pod: a pod that has not said what runs there is not given back yet."""
+        pod = None if node.bound else self._pod_of(node.index)
+        return pod is None or not pod.usable
 
     def release(self) -> None:
         """Give up what passed its stop deadline: 60 s when the executor answers, 8 s when it is silent."""

@@ -22,6 +22,8 @@ from typing import Any
 
 import msgspec
 
+from osb.api.record import derived
+
 PENDING = "pending"
 ASSIGNED = "assigned"
 COMPLETED = "completed"
@@ -35,6 +37,12 @@ UNKNOWN = "UNKNOWN"
 FINAL = frozenset({SUCCEED, FAILED})
 
 UNREACHABLE_AFTER = 3  # failed calls in a row
+INVALID = "invalid task: "  # how the error of a task begins that is not sent
+NAME_LIMIT = 255  # executors make a folder of the name
+
+# the result of a task whose pod is lost and not replaced; the code is that of a killed process
+POD_LOST = "PodLost"
+POD_LOST_CODE = 137
 
 # why a node is being stopped, or was
 BY_DELETE = "delete"
@@ -70,6 +78,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, kw_only=True, omit_defa
     refusals: int = 0  # start calls in a row that the executor refused
     digest: str = ""  # of the task as it was last sent
     told: str = ""  # digest of the refusal that an event told
+    recovering: bool = False  # it may run already: it did when it was forgotten, and no pod has said where
 
     @property
     def final(self) -> bool:
@@ -78,6 +87,15 @@ class Node(msgspec.Struct, frozen=True, array_like=True, kw_only=True, omit_defa
     @property
     def bound(self) -> bool:
         return bool(self.pod_uid)
+
+    @property
+    def invalid(self) -> bool:
+        return self.error.startswith(INVALID)
+
+    @property
+    def silent(self) -> bool:
+        """Nothing usable was heard from its executor for a while, and somebody waits for that."""
+        return self.fails >= UNREACHABLE_AFTER and not self.invalid and not self.final
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,15 +148,16 @@ class TaskCounters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def task_name(box: str, index: int) -> str:
-    return f"{box}-{index}"
+    """`<sandbox>-<index>`; derived where that is longer than any executor's file system takes."""
+    return derived(box, NAME_LIMIT, f"-{index}")
 
 
 def index_of(box: str, name: str) -> int | None:
     """The index of a task of this sandbox, None for a foreign name (`b-1-0` is foreign to `b`)."""
-    prefix, dash, digits = name.rpartition("-")
-    if not dash or prefix != box or not digits.isascii() or not digits.isdigit() or str(int(digits)) != digits:
+    digits = name.rpartition("-")[2]
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
         return None
-    return int(digits)
+    return int(digits) if name == task_name(box, int(digits)) else None
 
 
 def observed(raw: Mapping[str, Any]) -> Observed | None:
@@ -193,14 +212,15 @@ def _state(raw: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 def tally(nodes: Iterable[Node]) -> TaskCounters:
     """Count nodes: a final result first, then pending, then by state; nothing is left out of the sum.
 
-    Assigned and never seen is unknown, and so is a pending task whose executor was asked three times in vain.
+    Assigned and never seen is unknown, and so is a pending task whose executor was asked three times in vain; one
+    that is not sent because it is invalid stays pending.
     """
     counts = {RUNNING: 0, SUCCEED: 0, FAILED: 0, UNKNOWN: 0, PENDING: 0}
     for node in nodes:
         if node.final:
             counts[node.state] += 1
         elif node.resource == PENDING:
-            counts[UNKNOWN if node.fails >= UNREACHABLE_AFTER else PENDING] += 1
+            counts[UNKNOWN if node.silent else PENDING] += 1
         else:
             counts[node.state if node.state == RUNNING and node.resource != RELEASED else UNKNOWN] += 1
     return TaskCounters(

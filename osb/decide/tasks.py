@@ -8,7 +8,9 @@ calls into the nodes. The rules are spec/tasks.md 4 to 9 in their required form:
 * A final result is latched for good; a released node is never called again.
 * Released means: the executor answered and no longer lists the task, or the pod is gone, or the stop deadline
   passed (then the pod is given back for deletion). A failed call proves nothing.
-* Results are durable before the executor is told to forget them.
+* Results are on the object before the executor is told to forget them, and before a status shows them: nothing
+  that ended may depend on what Redis remembers.
+* Under `lostPodPolicy: Fail` a task whose slot was given up has failed, and never starts again.
 * The intent (run, pause, delete) comes from the object, never from memory, so that a restart cannot start
   tasks in a sandbox that is going away.
 
@@ -34,9 +36,11 @@ from osb.decide.tasknode import (
     BY_DELETE,
     BY_PAUSE,
     BY_RESULT,
+    BY_SCALE_IN,
     COMPLETED,
     FINAL,
     PENDING,
+    POD_LOST,
     RELEASED,
     RELEASING,
     RUNNING,
@@ -57,6 +61,8 @@ POLL_SETTLED = 30.0
 LONGEST_BACKOFF = 60.0
 TOLD_REFUSALS = 5  # events of one pass
 REFUSAL_LIMIT = 400  # characters of an executor in an event
+TROUBLE_LIMIT = 200  # the same in a condition
+TOLD_FAILURES = 5  # in a condition
 
 
 def step(view: DriveView) -> Step:
@@ -70,11 +76,12 @@ def step(view: DriveView) -> Step:
     work.resume()
     if view.intent == RUN:
         work.bind()
+        work.lose()
     work.stop()
     work.release()
     give, force = _given(view, work.nodes)
     nodes = _drop_cut(view, work.nodes)
-    results = _results(view, nodes)
+    results = news(view, nodes)
     calls = tuple(_calls(view, nodes, work, results is not None))
     nodes = _with_digests(view, nodes, work)
     return Step(
@@ -84,6 +91,7 @@ def step(view: DriveView) -> Step:
         results=results,
         give=give,
         force=force,
+        reopen=tuple(pod.name for pod in work.unclean),
         delete=tuple(_deletes(view, nodes, work)),
         events=tuple(work.events),
         finished=view.intent == DELETE and all(n.resource == RELEASED for n in nodes.values()),
@@ -93,10 +101,19 @@ def step(view: DriveView) -> Step:
 
 
 def _drop_cut(view: DriveView, nodes: Mapping[int, Node]) -> dict[int, Node]:
-    """Without the nodes beyond replicas that are over: their tasks are stopped, their results no longer count."""
+    """Without the cut nodes that are over: their tasks are stopped, their results no longer count.
+
+    When replicas grew again meanwhile, the index is a new one: its task has not run.
+    """
     if view.intent != RUN:
         return dict(nodes)
-    return {i: n for i, n in nodes.items() if i < view.replicas or n.resource != RELEASED or _owed(view, n)}
+    cut = {
+        i for i, n in nodes.items()
+        if n.resource == RELEASED and (i >= view.replicas or n.why == BY_SCALE_IN) and not _owed(view, n)
+    }  # fmt: skip
+    return {
+        i: Node(index=i) if i in cut else n for i, n in nodes.items() if i not in cut or i < view.replicas
+    }  # fmt: skip
 
 
 def _owed(view: DriveView, node: Node) -> bool:
@@ -104,19 +121,25 @@ def _owed(view: DriveView, node: Node) -> bool:
     return view.pooled and node.dirty and node.pod in view.recorded and node.pod not in view.given
 
 
-def _results(view: DriveView, nodes: Mapping[int, Node]) -> Results | None:
-    """Results to write now: where the executor is about to forget them, or the pod is gone. Not while deleting."""
+def news(view: DriveView, nodes: Mapping[int, Node]) -> Results | None:
+    """The results to write now: with what ended and what was given back since, without slots that were cut.
+
+    None when the object has all of it. Not while deleting: nobody will ask.
+    """
     if view.intent == DELETE:
         return None
-    new = [
-        n
-        for n in nodes.values()
-        if n.final
-        and n.index not in view.results
-        and n.index < view.replicas
-        and (view.release or view.intent == PAUSE or not n.bound or n.resource in (RELEASING, RELEASED))
-    ]
-    return view.results.plus(new) if new else None
+    ended = (n for n in nodes.values() if n.final and n.index < view.replicas and n.why != BY_SCALE_IN)
+    known = view.results.below(max(view.replicas, view.slots))
+    after = known.plus(ended).given(_back(view, nodes))
+    return after if after != view.results else None
+
+
+def _back(view: DriveView, nodes: Mapping[int, Node]) -> Iterable[int]:
+    """Slots of a sandbox without a pool whose pod goes for good, whatever the policy becomes (spec/tasks.md 6)."""
+    if view.pooled or not view.release:
+        return ()
+    over = (n for n in nodes.values() if n.index < view.replicas and n.resource == RELEASED and n.why == BY_RESULT)
+    return (n.index for n in over if n.reason != POD_LOST)
 
 
 def _given(view: DriveView, nodes: Mapping[int, Node]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -201,8 +224,12 @@ def _again(view: DriveView, nodes: Mapping[int, Node]) -> float | None:
         return _again_stopping(view, nodes)
     if any(n.resource == RELEASING for n in nodes.values()):
         return _again_stopping(view, nodes)
+    if view.results.below(view.replicas) != view.results:
+        return POLL  # results of slots that the pool is about to cut
     if all(n.resource == RELEASED for n in nodes.values()):
         return None
+    if any(i in view.doomed and not n.bound and not n.final and n.asked for i, n in nodes.items()):
+        return POLL  # whether its pod is lost for good is about to be written
     open_ = (n for n in nodes.values() if not n.final)
     if view.pods and any(isinstance(view.tasks.get(n.index), Mapping) for n in open_):
         return POLL
@@ -273,13 +300,23 @@ def counters(states: Iterable[Node], spec: BoxSpec) -> TaskCounters:
     """The five counters of a sandbox, from its nodes (`store.tasks`) and its `task-results` annotation.
 
     An index without a node counts by its result, else as pending: so a new sandbox starts with all pending.
-    While the phase is Paused only finished tasks count.
+    A task whose result is not on the object yet counts as running: no status shows what a loss of Redis could take
+    back. While the phase is Paused only finished tasks count.
     """
     known = results_of(spec)
     if spec.phase == names.PAUSED:
         return paused_counters(known, states)
-    nodes = {node.index: node for node in states}
+    nodes = {node.index: _durable(node, known) for node in states}
     return tally(nodes.get(i) or known.node(i) or Node(index=i, resource=PENDING) for i in range(spec.replicas))
+
+
+def _durable(node: Node, known: Results) -> Node:
+    """As a status may show it."""
+    if node.why == BY_SCALE_IN:  # counted only when replicas grew again meanwhile: its index starts anew
+        return Node(index=node.index)
+    if not node.final or node.index in known:
+        return node
+    return replace(node, resource=ASSIGNED, state=RUNNING)
 
 
 def summary(states: Iterable[Node], spec: BoxSpec) -> TaskSummary:
@@ -290,13 +327,44 @@ def summary(states: Iterable[Node], spec: BoxSpec) -> TaskSummary:
     """
     nodes = list(states)
     count = counters(nodes, spec)
-    done = results_of(spec).indexes() if spec.release_when_completed else frozenset()
+    known = results_of(spec)
+    done = known.back | known.indexes() if spec.release_when_completed else known.back
+    cut = (i for i in known.indexes() | known.back if i >= spec.replicas)
+    busy = (node.index for node in nodes if node.bound and node.resource != RELEASED)
     return TaskSummary(
         counts=(count.running, count.succeed, count.failed, count.unknown, count.pending),
         stopped=spec.task_template is None or all_stopped(nodes, spec.replicas),
         done=frozenset(i for i in done if i < spec.replicas),
-        busy=frozenset(node.index for node in nodes if node.bound and node.resource != RELEASED),
+        busy=frozenset((*busy, *(cut if spec.task_template is not None else ()))),
+        trouble=trouble(nodes),
+        failed=_failures(known.below(spec.replicas)),
     )
+
+
+def trouble(states: Iterable[Node]) -> str:
+    """Tasks whose executor is silent or does not take them, in words that last as long as that does; "" without any.
+
+    An Event of it ages out.
+    """
+    stuck = sorted((n for n in states if n.error and not n.final and (n.silent or n.told)), key=lambda n: n.index)
+    if not stuck:
+        return ""
+    more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
+    return f"task {stuck[0].index} has trouble with its executor: {stuck[0].error[:TROUBLE_LIMIT]}{more}"
+
+
+def _failures(known: Results) -> str:
+    """`failed: task 0 (exit code 7, Failed)`: the first ones; all of them stand in `task-results`."""
+    order = sorted(known.failed)
+    told = [f"task {i} ({_how(*known.failed[i])})" for i in order[:TOLD_FAILURES]]
+    more = f" and {len(order) - TOLD_FAILURES} more" if len(order) > TOLD_FAILURES else ""
+    return f"failed: {', '.join(told)}{more}" if told else ""
+
+
+def _how(code: int, reason: str) -> str:
+    if reason == POD_LOST:
+        return f"{POD_LOST}: its pod was not replaced"
+    return f"exit code {code}, {reason}" if reason else f"exit code {code}"
 
 
 def results_of(spec: BoxSpec) -> Results:

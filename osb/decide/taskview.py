@@ -50,6 +50,10 @@ class DriveView:
     `answers`: by pod UID, only of this pass.
     `tasks`: the generated task of each index, or why there is none.
     `recorded`, `given`: the pod names of alloc-status and alloc-release.
+    `slots`: how many slots still exist; after a scale-in of a pooled sandbox more than `replicas` for a moment.
+    `ran`: tasks were running when the status was written.
+    `doomed`, `lost`: slots that get no other pod when theirs is lost, and those whose pod is lost
+      (`lostPodPolicy: Fail`).
     """
 
     box: str
@@ -66,6 +70,10 @@ class DriveView:
     results: Results = field(default_factory=Results)
     recorded: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
+    slots: int = 0
+    ran: bool = False
+    doomed: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()
     stop_timeout: float = 60.0
 
 
@@ -92,8 +100,9 @@ class PodDelete:
 class Step:
     """What one pass does, in this order.
 
-    Store `nodes`; patch `results`, `give` and `force` into the annotations; make `calls`; `delete` pods; remove
-    the finalizer when `finished`; look again after `again` seconds (None = when something happens).
+    Store `nodes`; patch `results`, `give`, `force` and `reopen` (slots whose pod `delete` takes from a living
+    sandbox) into the annotations; make `calls`; `delete` pods; remove the finalizer when `finished`; look again
+    after `again` seconds (None = when something happens).
     """
 
     nodes: Mapping[int, Node]
@@ -102,6 +111,7 @@ class Step:
     results: Results | None = None
     give: tuple[str, ...] = ()
     force: tuple[str, ...] = ()
+    reopen: tuple[str, ...] = ()
     delete: tuple[PodDelete, ...] = ()
     events: tuple[EmitEvent, ...] = ()
     finished: bool = False

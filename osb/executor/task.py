@@ -1,11 +1,13 @@
 """One task: what was asked, which process it became, and its folder on disk.
 
 Folder `<data>/<name>/`: `task.json` (this record, replaced atomically), `pid`, `exit` (the exit code, written by
-the wrapper around the command), `stdout.log`, `stderr.log`. An executor that restarts finds everything there.
+the wrapper around the command), `stdout.log`, `stderr.log`. An executor that restarts finds everything there. A name
+that no file system takes is cut for it, and marked with its hash.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +24,7 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 TIMEOUT = "Timeout"
 
+FOLDER_LIMIT = 255  # bytes; names are ASCII
 KILLED = 137
 LATEST = 253402300799.0  # the last second that a time stamp can name
 CRASHED = "ProcessCrashed"
@@ -106,7 +109,7 @@ class Folder:
 
     def of(self, name: str) -> Path:
         assert self.root is not None
-        return self.root / name
+        return self.root / folder_name(name)
 
     def save(self, task: Task) -> None:
         if self.root is None:
@@ -147,6 +150,13 @@ class Folder:
         return found
 
 
+def folder_name(name: str) -> str:
+    """The name itself within the 255 bytes of a file system; a longer one's stand-in is no task's name ("~")."""
+    if len(name) <= FOLDER_LIMIT:
+        return name
+    return f"{name[: FOLDER_LIMIT - 65]}~{hashlib.sha256(name.encode()).hexdigest()}"
+
+
 def _read(path: Path) -> Task | None:
     """The stored task; None for anything that `save` did not write."""
     try:
@@ -158,7 +168,7 @@ def _read(path: Path) -> Task | None:
         return None
     whole = (task.pid, task.ticks, task.exit_code or 0)
     times = (task.started, task.finished, task.deleting, task.timed_out, task.signalled)
-    sound = task.name == path.parent.name and isinstance(task.failure, str) and isinstance(task.mark, str)
+    sound = folder_name(task.name) == path.parent.name and isinstance(task.failure, str) and isinstance(task.mark, str)
     sound = sound and all(isinstance(number, int) for number in whole)
     return task if sound and all(isinstance(t, int | float) and 0 <= t <= LATEST for t in times) else None
 

@@ -15,8 +15,8 @@ Obj = dict[str, Any]
 
 LONGEST = 2**31 - 1  # seconds of a time limit
 
-# A task's name is also its folder's name.
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+# The name of an object (253 characters at most) with an index, and some room: see `Folder.of`.
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,509}[A-Za-z0-9])?")
 
 
 class BadRequest(ValueError):

@@ -47,12 +47,15 @@ class TaskSummary:
     `stopped`: no task runs any more.
     `done`: slots completed and given back.
     `busy`: slots whose task is not released yet, so that their pods may not be removed by a scale-down.
+    `trouble`, `failed`: executors that are no help, and tasks that failed, in words; "" without any.
     """
 
     counts: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     stopped: bool = False
     done: frozenset[int] = frozenset()
     busy: frozenset[int] = frozenset()
+    trouble: str = ""
+    failed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

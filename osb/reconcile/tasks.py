@@ -23,7 +23,7 @@ from osb.api.batchsandbox import BoxSpec
 from osb.api.key import BATCHSANDBOX, Key
 from osb.apply.hand import Hand
 from osb.apply.pods import delete_pod
-from osb.apply.taskrecord import Wanted, live_box, write_record
+from osb.apply.taskrecord import Wanted, live_box, slots, write_record
 from osb.apply.tasks import Executors, Order, shared
 from osb.decide import tasks
 from osb.decide.plan import EventType, names_text
@@ -96,6 +96,16 @@ def _nothing_to_do(hand: Hand, box: BoxSpec, intent: Intent) -> Outcome | None:
     return None
 
 
+def _given_up(box: BoxSpec) -> tuple[int, ...]:
+    """Slots whose pod is lost and that get no other one."""
+    return box.record.failed if box.record is not None and box.lost_policy == names.LOST_FAIL else ()
+
+
+def _doomed(box: BoxSpec, slot: int) -> bool:
+    """Whether the slot is given up when its pod is lost (spec/additions.md 2.1), or was."""
+    return box.lost_policy == names.LOST_FAIL and (claims.delivered(box, slot) or slot in _given_up(box))
+
+
 def _wake(hand: Hand, box: BoxSpec, reason: str) -> None:
     key = Key(BATCHSANDBOX, box.namespace, box.name)
     hand.store.queue.add([Add(key=key, cls="now", reason=reason)])
@@ -126,13 +136,14 @@ class _Pass:
             return Done(summary="the sandbox is gone", progress=True)
         calls = self._allowed(step, found)
         after = self._call(step, calls, found)
+        self._latch(view, step.nodes, after)
         if not self.failed:
             self._delete(step)
         self._tell(step)
         if step.finished and not self.failed:
             self.hand.store.tasks.drop(self.box.uid)
             return Done(summary="all tasks are stopped, finalizer removed", progress=True)
-        return self._outcome(step, after, len(calls))
+        return self._outcome(step, nodes, after, calls=len(calls))
 
     # -- gather and ask ----------------------------------------------------------------------------------
 
@@ -156,6 +167,10 @@ class _Pass:
             results=tasks.results_of(box),
             recorded=frozenset(box.record.pods if box.record is not None else ()),
             given=frozenset(box.release),
+            slots=slots(box),
+            ran=bool(box.status.get("taskRunning")),
+            doomed=frozenset(slot for slot in range(box.replicas) if _doomed(box, slot)),
+            lost=frozenset(slot for slot in _given_up(box) if slot < box.replicas),
             stop_timeout=self.hand.settings.task_stop_timeout,
         )
 
@@ -178,14 +193,13 @@ class _Pass:
 
     def _write(self, step: Step) -> bool:
         """Results, release list and finalizer in one patch. False when the sandbox is gone."""
-        finals: tuple[Node, ...] = ()
-        if step.results is not None:
-            finals = tuple(n for i, n in step.nodes.items() if n.final and i < self.box.replicas)
-        wanted = Wanted(finals=finals, give=step.give, force=step.force, finish=step.finished)
-        if not (finals or step.give or step.finished):
+        wanted = Wanted(
+            results=step.results, give=step.give, force=step.force, reopen=step.reopen, finish=step.finished
+        )
+        if wanted == Wanted():
             return True
         try:
-            stored, self.wrote = write_record(self.hand, self.obj, wanted)
+            wrote = self._record(wanted)
         except Conflict as conflict:
             self.failed = str(conflict)
             return True
@@ -194,12 +208,31 @@ class _Pass:
             if step.give:
                 self._event("Warning", names.EVENT_FAILED_RELEASE, f"Failed to release pods: {error}")
             return True
-        if stored is None:
+        if wrote is None:
             return False
-        if self.wrote and step.give:
+        if wrote and step.give:
             text = f"Released {len(step.give)} pod(s) back to pool: {names_text(list(step.give))}"
             self._event("Normal", names.EVENT_POD_RELEASED, text)
         return True
+
+    def _record(self, wanted: Wanted) -> bool | None:
+        """Whether it had to be written; None when the sandbox is gone."""
+        stored, wrote = write_record(self.hand, self.obj, wanted)
+        if stored is None:
+            return None
+        self.obj, self.box = stored, batchsandbox.parse(stored)
+        self.wrote = self.wrote or wrote
+        return wrote
+
+    def _latch(self, view: DriveView, before: Mapping[int, Node], after: Mapping[int, Node]) -> None:
+        """Tasks that ended at once: the answers to the calls have their results already."""
+        if self.failed or all(before[i].final for i, node in after.items() if node.final):
+            return
+        results = tasks.news(replace(view, results=tasks.results_of(self.box)), after)
+        try:
+            self._record(Wanted(results=results))
+        except ApiError as error:
+            self.failed = str(error)
 
     def _allowed(self, step: Step, found: Pods) -> list[Call]:
         return [
@@ -240,11 +273,13 @@ class _Pass:
     def _event(self, type: EventType, reason: str, message: str) -> None:
         self.hand.events.emit(self.obj, type, reason, message)
 
-    def _outcome(self, step: Step, after: Mapping[int, Node], calls: int) -> Outcome:
+    def _outcome(self, step: Step, before: Mapping[int, Node], after: Mapping[int, Node], *, calls: int) -> Outcome:
         count = tasks.counters(after.values(), self.box)
         shown = {name: self.box.status.get(name) for name in count.status()}
         stopped = self.intent == PAUSE and tasks.all_stopped(after.values(), self.box.replicas)
-        if self.intent != DELETE and (count.status() != shown or self.wrote or stopped):
+        news = count.status() != shown or tasks.trouble(before.values()) != tasks.trouble(after.values())
+        news = news or any(i not in after for i in before)  # a cut slot is free: its pod may go
+        if self.intent != DELETE and (news or self.wrote or stopped):
             _wake(self.hand, self.box, "task counters changed" if not stopped else "tasks are stopped")
         text = (
             f"{count.running} running, {count.succeed} succeeded, {count.failed} failed, "

@@ -37,6 +37,21 @@ def counts(box: Obj) -> tuple[int, ...]:
     return tuple(status.get(name, -1) for name in COUNTERS)
 
 
+def said(box: Obj, kind: str) -> str:
+    """The message of a condition, "" while there is none."""
+    return str((condition(box, kind) or {}).get("message", ""))
+
+
+def results(box: Obj) -> str:
+    """The indexes that succeeded."""
+    return str((note(box, names.TASK_RESULTS) or {}).get("ok", ""))
+
+
+def slots(box: Obj) -> int:
+    """Pods that the sandbox shows, or that its record names."""
+    return max(len(record(box)), int(box["status"]["replicas"]))
+
+
 def given_back(box: Obj) -> int:
     """Pods that were asked to go back to the pool."""
     return len((note(box, names.ALLOC_RELEASE) or {}).get("pods", []))
@@ -164,6 +179,7 @@ def test_a_pod_with_a_strangers_task_is_replaced_and_never_written_to(space: Spa
     space.box("clean", 1, taskTemplate=task(fake(0.1)))
     space.until_box("clean", lambda b: counts(b) == (0, 1, 0, 0, 0))
     assert space.events("clean", "PodNotClean")
+    assert not space.events("clean", "PodLost")
     assert not [line for _, line in runs.requests if line.startswith("POST")]
 
 
@@ -187,3 +203,104 @@ def test_losing_redis_neither_repeats_finished_tasks_nor_forgets_running_ones(
     done = space.until_box("kept", lambda b: counts(b) == (0, 2, 0, 0, 0), seconds=60)
     assert dict(runs.starts) == {"kept-0": 1, "kept-1": 1}
     assert condition(done, "Quarantined") is None
+
+
+@pytest.mark.parametrize("pool", ["warm", None], ids=["pooled", "own"])
+def test_a_lost_task_under_fail_is_final_and_the_sandbox_says_what_became_of_each(
+    space: Space, runs: Executors, pool: str | None
+) -> None:
+    # Given two tasks in a sandbox whose lost pods are not replaced
+    source = {} if pool else {"template": with_executor("real")}
+    if pool:
+        space.warm("warm", 2, 2, 0, 4, template=with_executor("real"))
+    space.box("lf", 2, pool=pool, lostPodPolicy="Fail", taskResourcePolicyWhenCompleted="Release",
+              taskTemplate=task(runs.shell("lf", runs.gate("end"))), **source)  # fmt: skip
+    box = space.until_box("lf", lambda b: counts(b)[0] == 2)
+    name = record(box)[1] if pool else "lf-1"
+    # When one pod is lost
+    space.delete("pod", name, grace=0)
+    # Then its task has failed, and the other one goes on
+    space.until_box("lf", lambda b: counts(b) == (1, 0, 1, 0, 0))
+    runs.open("end")
+    space.until_box("lf", lambda b: counts(b) == (0, 1, 1, 0, 0))
+    done = space.until_box("lf", lambda b: "1 of 2 slots given back, 1 lost" in said(b, "Ready"))
+    assert done["status"]["phase"] == "Succeed" and condition(done, "PodFailed") is None
+    assert "failed: task 1 (PodLost" in said(done, "Ready")
+    assert f"slot 1 (pod {name}" in said(done, "PodLost")
+    assert not space.events("lf", "TaskRestarted")
+    assert runs.ran("lf") == 2
+
+
+def test_a_result_under_retain_outlives_redis_and_the_data_of_its_executor(
+    space: Space, runs: Executors, controller: Controller
+) -> None:
+    space.warm("warm", 1, 1, 0, 2, template=with_executor("fake"))
+    space.box("once", 1, taskTemplate=task(fake(0.1, 7)))
+    box = space.until_box("once", lambda b: counts(b) == (0, 0, 1, 0, 0))
+    assert note(box, names.TASK_RESULTS) == {"v": 1, "failed": {"0": [7, "Failed"]}}
+    assert "failed: task 0 (exit code 7, Failed)" in said(box, "Ready")
+    # When the executor's container starts again without its data, and Redis is empty
+    runs.forget(record(box)[0])
+    controller.redis.flushall()
+    # Then it is asked again, and the task is not started again
+    asked = runs.polls
+    space.until("the executor is asked again", lambda: runs.polls > asked, seconds=60)
+    space.patch("batchsandbox", "once", {"spec": {"expireTime": "2099-01-01T00:00:00Z"}})
+    space.until_box("once", lambda b: b["status"]["observedGeneration"] == b["metadata"]["generation"])
+    assert counts(space.live("batchsandbox", "once")) == (0, 0, 1, 0, 0)
+    assert dict(runs.starts) == {"once-0": 1}
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Release"])
+@pytest.mark.parametrize("pool", ["warm", None], ids=["pooled", "own"])
+def test_an_index_that_was_cut_runs_its_task_when_it_comes_back(
+    space: Space, runs: Executors, pool: str | None, policy: str
+) -> None:
+    source = {} if pool else {"template": with_executor("fake")}
+    if pool:
+        space.warm("warm", 2, 3, 0, 6, template=with_executor("fake"))
+    space.box("two", 2, pool=pool, taskTemplate=task(fake(0.1)), taskResourcePolicyWhenCompleted=policy, **source)
+    space.until_box("two", lambda b: counts(b) == (0, 2, 0, 0, 0) and (policy == "Retain" or not b["status"]["ready"]))
+    for times in (2, 3):
+        space.patch("batchsandbox", "two", {"spec": {"replicas": 1}})
+        space.until_box("two", lambda b: counts(b) == (0, 1, 0, 0, 0) and results(b) == "0" and slots(b) <= 1)
+        space.patch("batchsandbox", "two", {"spec": {"replicas": 2}})
+        space.until_box("two", lambda b: counts(b) == (0, 2, 0, 0, 0))
+        assert runs.starts["two-0"] == 1 and runs.starts["two-1"] == times
+
+
+@pytest.mark.parametrize("length", [251, 252, 253])
+def test_the_longest_names_run_their_tasks_and_go(space: Space, runs: Executors, length: int) -> None:
+    names_ = ["a" * length, "b" * length, "c" * length]
+    space.warm("warm", 2, 2, 0, 4, template=with_executor("real"))
+    space.box(names_[0], 2, taskTemplate=task(runs.shell("pooled")))
+    space.box(names_[1], 11, pool=None, template=with_executor("fake"), taskTemplate=task(fake(0.1)))
+    space.box(names_[2], 1, pool=None, template=template())
+    space.until_box(names_[0], lambda b: counts(b) == (0, 2, 0, 0, 0))
+    space.until_box(names_[1], lambda b: counts(b) == (0, 11, 0, 0, 0))
+    space.served(names_[2])
+    assert runs.ran("pooled") == 2
+    for name in names_:
+        space.delete("batchsandbox", name)
+    space.gone("batchsandbox")
+
+
+def test_a_slot_given_back_stays_given_back_when_the_policy_is_edited(space: Space, runs: Executors) -> None:
+    space.box("own", 2, pool=None, template=with_executor("fake"), taskResourcePolicyWhenCompleted="Release",
+              taskTemplate=task(fake(0.1)), shardTaskPatches=[{}, {"spec": {"process": fake()}}])  # fmt: skip
+    space.until_box("own", lambda b: counts(b) == (1, 1, 0, 0, 0) and b["status"]["replicas"] == 1)
+    made = [s.obj["metadata"]["uid"] for s in space.history("pod")]
+    for policy in ("Retain", "Sometimes"):
+        space.patch("batchsandbox", "own", {"spec": {"taskResourcePolicyWhenCompleted": policy}})
+        seen = space.live("batchsandbox", "own")["metadata"]["generation"]
+        box = space.until_box("own", lambda b, seen=seen: b["status"]["observedGeneration"] >= seen)  # type: ignore[misc]
+        assert counts(box) == (1, 1, 0, 0, 0) and box["status"]["replicas"] == 1
+    assert condition(box, "SpecInvalid") is not None
+    assert {s.obj["metadata"]["uid"] for s in space.history("pod")} == set(made)
+
+
+def test_an_executor_that_is_no_help_is_named_as_long_as_that_lasts(space: Space, runs: Executors) -> None:
+    space.warm("warm", 1, 1, 0, 2, template=with_executor("garbage"))
+    space.box("lame", 1, taskTemplate=task(fake()))
+    box = space.until_box("lame", lambda b: counts(b)[3] == 1 and "trouble" in said(b, "Ready"))
+    assert "task 0 has trouble with its executor: GET /getTasks" in said(box, "Ready")

@@ -82,6 +82,18 @@ def test_scale_down_waits_for_a_task_that_still_runs() -> None:
     assert deleted(plan) == ["box-2"]
 
 
+def test_a_slot_given_up_and_cut_is_a_new_one_when_it_comes_back() -> None:
+    given_up = {"pods": [], "failed": [1], "losses": 1, "seq": 1}
+    cut = batch.plan(view(box(replicas=1, lostPodPolicy="Fail", record=given_up), pod()))
+    (patch,) = of(cut, PatchObject)
+    left = record.parse(patch.patch["metadata"]["annotations"][names.ALLOC_STATUS])
+    assert left is not None and (left.failed, left.losses, left.seq) == ((), 1, 2)
+    waits = view(box(replicas=1, lostPodPolicy="Fail", record=given_up), pod(), tasks=TaskSummary(busy=frozenset({1})))
+    assert not of(batch.plan(waits), PatchObject)
+    back = batch.plan(view(box(replicas=2, lostPodPolicy="Fail", record=given_up | {"failed": []}), pod()))
+    assert created(back) == ["box-1"]
+
+
 def test_the_label_tells_the_slot_before_the_name_does() -> None:
     plan = batch.plan(view(box(replicas=2), pod("box-0", index_label="1")))
     assert created(plan) == ["box-0"]

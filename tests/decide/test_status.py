@@ -360,6 +360,41 @@ def test_a_pool_with_a_template_as_hint_is_served_like_any_other() -> None:
     assert written["phase"] == "Succeed"
 
 
+def test_one_slot_given_back_and_one_lost_are_told_apart() -> None:
+    record = {"pods": [], "failed": [1], "losses": 1}
+    spec = box(replicas=2, lostPodPolicy="Fail", record=record, taskResourcePolicyWhenCompleted="Release")
+    summary = TaskSummary(done=frozenset({0, 1}), failed="failed: task 1 (PodLost)")
+    written = box_status(view(spec, tasks=summary))
+    assert (written["phase"], told(written["conditions"])) == (
+        "Succeed",
+        {"Ready": "PodsReady", "PodLost": "SlotFailed"},
+    )
+    assert text_of(written, "Ready") == "1 of 2 slots given back, 1 lost; 0 running; failed: task 1 (PodLost)"
+    assert text_of(written, "PodLost") == "1 lost so far; slot 1 (pod box-1): its state is gone"
+
+
+def test_the_cause_of_a_loss_is_kept_and_cut_slots_leave_the_text() -> None:
+    record = {"pods": [], "failed": [0, 1], "losses": 2}
+    spec = box(replicas=2, lostPodPolicy="Fail", record=record)
+    lost = (("PodLost", "SlotFailed", "2 lost so far; slot 1 (pod box-1 was deleted): its state is gone"),)
+    first = after(spec, box_status(view(spec), Change(conditions=lost)))
+    later = box_status(view(first))
+    assert text_of(later, "PodLost").endswith("slot 1 (pod box-1 was deleted): its state is gone")
+    fewer = box(replicas=1, lostPodPolicy="Fail", record=record | {"failed": [0]})
+    cut = box_status(view(replace(fewer, status=later)))
+    assert text_of(cut, "PodLost") == "2 lost so far; slot 0 (pod box-0): its state is gone"
+
+
+def test_ready_says_how_tasks_failed_and_whose_executor_is_no_help_while_that_lasts() -> None:
+    said = TaskSummary(failed="failed: task 0 (exit code 7, Failed)", trouble="task 1 has trouble")
+    written = box_status(view(box(), pod(), tasks=said))
+    assert text_of(written, "Ready") == "Sandbox is running; failed: task 0 (exit code 7, Failed); task 1 has trouble"
+    partly = box_status(view(box(replicas=2), pod(), tasks=said))
+    assert text_of(partly, "Progressing").startswith("1/2 ready; failed: task 0")
+    well = box_status(view(after(box(), written), pod(), tasks=TaskSummary()))
+    assert text_of(well, "Ready") == "Sandbox is running"
+
+
 def test_an_unknown_policy_is_an_invalid_spec_and_nothing_else() -> None:
     written = box_status(view(box(taskResourcePolicyWhenCompleted="Keep"), pod()))
     assert (written["phase"], told(written["conditions"])["SpecInvalid"]) == ("Succeed", "UnknownTaskResourcePolicy")

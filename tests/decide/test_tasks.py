@@ -23,6 +23,7 @@ from osb.decide.tasknode import (
     Node,
     TaskCounters,
     index_of,
+    task_name,
 )
 from osb.decide.taskresults import Results
 from tests.doubles.taskviews import (
@@ -61,10 +62,17 @@ def test_a_missing_slot_keeps_its_task_waiting_and_no_other_task_moves_up() -> N
 
 def test_a_pod_that_has_not_answered_gets_no_task() -> None:
     """Two silent pods after a restart could run each other's tasks."""
-    step = tasks.step(view(2, answers={"u0": SILENCE, "u1": BROKEN}))
+    step = tasks.step(view(2, ran=True, answers={"u0": SILENCE, "u1": BROKEN}))
     assert step.calls == ()
     assert {n.resource for n in step.nodes.values()} == {PENDING}
     assert "recovering" in step.nodes[0].error
+    again = tasks.step(view(2, nodes=list(step.nodes.values()), answers={"u0": SILENCE, "u1": BROKEN}))
+    assert "recovering" in again.nodes[0].error
+
+
+def test_a_task_that_never_ran_waits_for_its_executor_and_recovers_nothing() -> None:
+    step = tasks.step(view(answers={"u0": SILENCE}))
+    assert step.nodes[0].error == "cannot connect"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +104,21 @@ def test_an_invalid_task_is_reported_once_and_never_sent() -> None:
     assert first.counters == TaskCounters(pending=1)
     second = tasks.step(view(template={"spec": {}}, nodes=list(first.nodes.values()), answers={"u0": says()}))
     assert second.events == ()
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_an_invalid_task_stays_pending_with_its_reason_however_silent_its_pod_is(pooled: bool) -> None:
+    patches = [{}, {"spec": {"process": None}}]
+    nodes: list[Node] = []
+    told: list[str] = []
+    for _ in range(5):
+        answers = {"u0": says("b-0"), "u1": SILENCE}
+        step = tasks.step(view(2, patches=patches, pooled=pooled, nodes=nodes, answers=answers))
+        nodes = list(step.nodes.values())
+        told += reasons(step)
+    assert told == ["InvalidTaskTemplate"]
+    assert step.counters == TaskCounters(running=1, pending=1)
+    assert nodes[1].error.startswith("invalid task: ")
 
 
 def test_a_bad_patch_does_not_stop_the_other_tasks() -> None:
@@ -288,11 +311,31 @@ def test_only_exact_names_are_ours(name: str, index: int | None) -> None:
     assert index_of("b", name) == index
 
 
+@pytest.mark.parametrize("index", [0, 9, 10, 1499])
+def test_the_longest_sandbox_name_gives_names_that_a_file_system_takes_and_that_are_ours(index: int) -> None:
+    box = "x" * 253
+    name = task_name(box, index)
+    assert len(name) <= 255
+    assert index_of(box, name) == index
+    assert index_of("y" * 253, name) is None
+    assert name == f"{box}-{index}" or index > 9
+
+
 def test_a_pool_pod_with_a_foreign_task_is_replaced_and_nothing_is_posted_to_it() -> None:
     step = tasks.step(view(answers={"u0": says("other-0")}))
     assert step.calls == ()
     assert reasons(step) == ["PodNotClean"]
     assert [(d.name, d.uid) for d in step.delete] == [("p0", "u0")]
+
+
+def test_the_slot_of_an_unclean_pod_is_opened_for_another_one() -> None:
+    assert tasks.step(view(answers={"u0": says("other-0")})).reopen == ("p0",)
+
+
+def test_a_foreign_task_that_took_the_place_of_ours_is_named() -> None:
+    step = tasks.step(view(pooled=False, nodes=[node()], answers={"u0": says("stranger-0")}))
+    assert reasons(step) == ["TaskRestarted"]
+    assert "runs [stranger-0] instead of task b-0" in step.events[0].message
 
 
 def test_in_a_pod_of_its_own_the_sandbox_replaces_a_foreign_task() -> None:

@@ -35,6 +35,21 @@ def test_ten_thousand_failures_stay_a_small_text() -> None:
     assert taskresults.parse(text).indexes() == frozenset(range(10_000))
 
 
+def test_whatever_executors_call_their_failures_the_text_fits_an_annotation() -> None:
+    words = ("\x00" * 256, '"' * 256, "\\" * 256, "é" * 256, "x" * 256)
+    nodes = [Node(index=i, state=FAILED, exit_code=-(2**31), reason=words[i % 5]) for i in range(0, 3000, 2)]
+    text = Results().plus(nodes).text()
+    assert len(text.encode()) < 64 * 1024
+    assert taskresults.parse(text).indexes() == frozenset(range(0, 3000, 2))
+
+
+def test_what_was_cut_and_what_was_given_back_is_told_apart() -> None:
+    found = taskresults.parse('{"v":1,"ok":"0-1","failed":{"2":[1,""]},"back":"0,2"}')
+    assert found.back == frozenset({0, 2})
+    assert found.below(2).text() == '{"v":1,"ok":"0-1","back":"0"}'
+    assert found.below(1).given([0]).merged(Results(ok=frozenset({3}))).text() == '{"v":1,"ok":"0,3","back":"0"}'
+
+
 def test_a_known_result_is_never_changed() -> None:
     known = Results(ok=frozenset({0}))
     assert known.plus([Node(index=0, state=FAILED, exit_code=1)]).failed == {}

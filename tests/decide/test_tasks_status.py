@@ -132,6 +132,39 @@ def test_the_summary_says_what_is_over_what_is_busy_and_whether_all_is_stopped()
     assert tasks.summary([change(n, resource=RELEASED) for n in nodes], given).stopped
 
 
+def test_a_result_counts_when_it_is_on_the_object() -> None:
+    over = node(0, resource="completed", state=SUCCEED)
+    assert tasks.counters([over], box()) == TaskCounters(running=1, pending=2)
+    known = {"sandbox.opensandbox.io/task-results": '{"v":1,"ok":"0"}'}
+    assert tasks.counters([over], box(annotations=known)) == TaskCounters(succeed=1, pending=2)
+
+
+@pytest.mark.parametrize("policy", ["Release", "Retain", "Sometimes"])
+def test_a_slot_given_back_stays_given_back_whatever_the_policy_becomes(policy: str) -> None:
+    known = {"sandbox.opensandbox.io/task-results": '{"v":1,"ok":"0","back":"0"}'}
+    assert tasks.summary([], box(annotations=known, spec={"taskResourcePolicyWhenCompleted": policy})).done == {0}
+
+
+def test_a_cut_pod_is_kept_until_its_result_has_left_the_object() -> None:
+    known = {"sandbox.opensandbox.io/task-results": '{"v":1,"ok":"0-3"}'}
+    assert tasks.summary([], box(annotations=known)).busy == {3}
+
+
+def test_the_summary_names_failures_and_executors_in_trouble_in_few_words() -> None:
+    failed = ",".join(f'"{i}":[{i},"Failed"]' for i in range(7))
+    known = {"sandbox.opensandbox.io/task-results": f'{{"v":1,"failed":{{{failed},"7":[137,"PodLost"]}}}}'}
+    stuck = [Node(index=i, resource="pending", pod=f"p{i}", fails=3, error="no answer " * 99) for i in (8, 9)]
+    said = tasks.summary(stuck, box(annotations=known, spec={"replicas": 10}))
+    assert said.failed.startswith("failed: task 0 (exit code 0, Failed), task 1 (exit code 1, Failed)")
+    assert said.failed.endswith("task 4 (exit code 4, Failed) and 3 more")
+    assert said.trouble.startswith("task 8 has trouble with its executor: no answer")
+    assert said.trouble.endswith("(and 1 more)")
+    assert len(said.trouble) < 300
+    lost = {"sandbox.opensandbox.io/task-results": '{"v":1,"failed":{"1":[137,"PodLost"]}}'}
+    assert tasks.summary([], box(annotations=lost)).failed == "failed: task 1 (PodLost: its pod was not replaced)"
+    assert tasks.summary([node(0)], box()).trouble == ""
+
+
 def test_counters_of_a_running_sandbox_after_a_loss_keep_results() -> None:
     results = {"sandbox.opensandbox.io/task-results": '{"v":1,"ok":"0-1"}'}
     assert tasks.counters([], box(annotations=results)) == TaskCounters(succeed=2, pending=1)

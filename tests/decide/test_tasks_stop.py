@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as change_view
 from typing import Any
 
 import pytest
@@ -308,3 +309,84 @@ def test_a_cut_task_that_does_not_stop_has_its_pod_recycled_by_deletion() -> Non
         )
     )
     assert set(later.nodes) == {0}
+
+
+def test_a_cut_result_leaves_the_object_and_the_index_runs_anew_when_it_comes_back() -> None:
+    known = Results(ok=frozenset({0, 1}))
+    seen = view(1, pods=[pod(0), pod(1)], results=known, answers={"u0": says(ended("b-0")), "u1": says(ended("b-1"))})
+    cut = tasks.step(seen)
+    assert cut.results == Results(ok=frozenset({0}))
+    back = tasks.step(view(2, results=Results(ok=frozenset({0})), answers={"u0": says(ended("b-0")), "u1": says()}))
+    assert [(c.index, c.pod) for c in back.calls] == [(1, "p1")]
+
+
+def test_a_pooled_result_leaves_with_its_slot_of_the_record() -> None:
+    known = Results(ok=frozenset({0, 1}))
+    held = {"results": known, "answers": {"u0": says(ended("b-0"))}}
+    waits = tasks.step(view(1, slots=2, **held))
+    assert (waits.results, waits.again) == (None, 3)
+    assert tasks.step(view(1, slots=1, **held)).results == Results(ok=frozenset({0}))
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_an_index_that_comes_back_while_it_is_stopped_runs_anew(final: bool) -> None:
+    state = SUCCEED if final else "RUNNING"
+    stopping = node(1, resource=RELEASING, why="scale-in", state=state, stop_since=NOW - 3)
+    step = tasks.step(view(2, nodes=[node(0), stopping], answers={"u0": says("b-0"), "u1": says()}))
+    assert step.results is None
+    assert step.nodes[1] == Node(index=1)
+    assert step.counters == TaskCounters(running=1, pending=1)
+
+
+# -- slots that are not filled again -------------------------------------------------------------------------
+
+
+def test_a_task_whose_slot_is_given_up_with_its_pod_has_failed_and_is_not_said_to_start_again() -> None:
+    # Given a running task whose pod is gone
+    nodes = [node(0), node(1)]
+    gone = view(2, pods=[pod(0)], nodes=nodes, doomed=frozenset({0, 1}), answers={"u0": says("b-0")})
+    step = tasks.step(gone)
+    # Then nothing is said or final before the loss is on the object
+    assert (step.events, step.results, step.again) == ((), None, 3)
+    # When it is
+    final = tasks.step(change_view(gone, nodes=step.nodes, lost=frozenset({1})))
+    # Then it has failed, for good
+    assert final.events == ()
+    assert final.results == Results(failed={1: (137, "PodLost")})
+    assert final.counters == TaskCounters(running=1, failed=1)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_lost_slot_is_not_given_back(pooled: bool) -> None:
+    lost = view(
+        2, pods=[pod(0)], pooled=pooled, release=True, lost=frozenset({1}), doomed=frozenset({0, 1}),
+        nodes=[node(0), node(1)], recorded=frozenset({"p0", "p1"}), answers={"u0": says("b-0")},
+    )  # fmt: skip
+    step = tasks.step(lost)
+    assert (step.give, step.results) == ((), Results(failed={1: (137, "PodLost")}))
+
+
+def test_a_slot_given_back_is_remembered_before_its_pod_is_deleted_whatever_the_policy_becomes() -> None:
+    over = node(0, resource=RELEASING, state=SUCCEED, why=BY_RESULT, stop_since=NOW - 3)
+    known = Results(ok=frozenset({0}))
+    step = tasks.step(view(release=True, pooled=False, nodes=[over], results=known, answers={"u0": says()}))
+    assert step.results == Results(ok=frozenset({0}), back=frozenset({0}))
+    assert [p.name for p in step.delete] == ["p0"]
+
+
+def test_a_pod_whose_finished_task_was_forgotten_is_given_back_when_it_has_answered() -> None:
+    """Under Retain it stayed; Redis was lost; the policy became Release."""
+    known = Results(ok=frozenset({0}))
+    silent = tasks.step(view(release=True, results=known, answers={"u0": SILENCE}))
+    assert (silent.give, silent.nodes[0].resource) == ((), COMPLETED)
+    told = tasks.step(view(release=True, results=known, answers={"u0": says()}))
+    later = tasks.step(view(release=True, results=known, nodes=list(told.nodes.values()), answers={"u0": says()}))
+    assert (*told.give, *later.give) == ("p0",)
+
+
+def test_a_pod_that_runs_another_of_our_tasks_is_not_cleared_for_a_finished_one() -> None:
+    known = Results(ok=frozenset({1}))
+    seen = view(2, release=True, pods=[pod(1)], results=known, answers={"u1": says("b-0")})
+    step = tasks.step(seen)
+    assert step.nodes[0].pod_uid == "u1"
+    assert not [call for call in step.calls if call.task is None]

@@ -31,6 +31,7 @@ from typing import Any
 
 from osb.executor.fake import Fakes
 from osb.executor.main import Executor
+from osb.executor.table import Table
 from osb.executor.task import Folder, Task
 from osb.local.redis import die_with_parent
 from tests.doubles.cluster import Obj, Space
@@ -108,6 +109,17 @@ class Executors:
 
     def open(self, name: str) -> None:
         (self.folder / f"gate-{name}").touch()
+
+    def forget(self, pod: str) -> None:
+        """The container of a pretended executor starts again without its data."""
+        uid = next(p["metadata"]["uid"] for p in self.space.all("pod") if p["metadata"]["name"] == pod)
+        one = self.on[uid][1]
+
+        async def anew() -> None:
+            one.table = one.server._table = Table(Folder(None), Counting(self.starts, self.ends), grace=GRACE)
+            self._count_polls(one)
+
+        self._run(anew())
 
     # -- following the pods --------------------------------------------------------------------------------------
 

@@ -160,3 +160,16 @@ def test_a_kept_connection_serves_many_requests(executor: Running) -> None:
             b"[]\n",
         )
     client.close()
+
+
+def test_names_longer_than_a_file_system_takes_run_and_are_found_again(executor: Running) -> None:
+    names = ["x" * 253 + "-0", "x" * 253 + "-1499"]
+    for name in names:
+        executor.set(shell(name, "exit 5"))
+        (found,) = executor.until(lambda listed, name=name: ended(listed) and listed[0]["name"] == name)  # type: ignore[misc]
+        assert found["processStatus"]["terminated"]["exitCode"] == 5
+    folders = [path.name for path in executor.folder.iterdir()]
+    assert all(len(folder.encode()) <= 255 for folder in folders)
+    executor.stop()
+    executor.start()
+    assert [item["name"] for item in executor.get()] == names[1:]

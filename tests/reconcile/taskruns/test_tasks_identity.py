@@ -12,6 +12,7 @@ def test_a_sandbox_made_again_under_its_name_starts_its_tasks_anew(make: Make) -
     first = world.box["metadata"]["uid"]
     assert world.nodes()
     # When it disappears while nobody looks, and is made again
+    world.box = world.kube.get("batchsandbox", world.ns, "b")
     world.patch({"metadata": {"resourceVersion": world.box["metadata"]["resourceVersion"], "finalizers": None}})
     world.delete()
     world.box = world._make_box(1, {"taskTemplate": QUICK})
@@ -28,6 +29,7 @@ def test_what_is_remembered_goes_with_the_sandbox(make: Make) -> None:
     world = make(pooled=False, taskTemplate=QUICK)
     world.run()
     assert world.nodes()
+    world.box = world.kube.get("batchsandbox", world.ns, "b")
     finalizers = [one for one in world.finalizers() if one != names.FINALIZER_TASKS]
     world.patch({"metadata": {"resourceVersion": world.box["metadata"]["resourceVersion"], "finalizers": finalizers}})
     world.delete()

@@ -226,8 +226,8 @@ def test_a_release_that_cannot_be_written_is_told_and_tried_again(make: Make, si
 
 def test_results_that_cannot_be_written_keep_the_executor_uncleared(make: Make, simulated: SimCluster) -> None:
     world = make(taskTemplate=QUICK, taskResourcePolicyWhenCompleted="Release")
-    world.run()
     simulated.add_fault(methods=["PATCH"], path="batchsandboxes", status=403)
+    world.run()
     world.run()
     assert world.bench.runs(world.ip(0)) == ["b-0"]
     simulated.clear_faults()
