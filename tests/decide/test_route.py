@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from osb.api import names
-from osb.decide.route import Context, route
+from osb.decide.route import route
+from osb.decide.route_raw import Context
 from osb.facts.adds import EVERY_POOL, Add
 from osb.facts.pod import PodFact
 

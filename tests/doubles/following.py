@@ -6,7 +6,7 @@ asks any more. `undone` tells what a pass that nobody asked for would do then: a
 
 from __future__ import annotations
 
-from osb.api import batchsandbox, claims
+from osb.api import batchsandbox, claims, pool
 from osb.api.key import BATCHSANDBOX, KINDS, POOL, Key
 from osb.cli.context import Reach
 from osb.cli.look import look, status_changes, words
@@ -79,8 +79,8 @@ def undone(passes: Passes) -> list[str]:
     reach = Reach(passes.settings)
     reach.world = passes.world
     boxes = [batchsandbox.parse(raw) for raw in passes.kube.all("batchsandbox", passes.ns)[0]]
-    pools = {raw["metadata"]["name"] for raw in passes.kube.all("pool", passes.ns)[0]}
-    found = [*(Key(POOL, passes.ns, name) for name in pools), *(Key(BATCHSANDBOX, passes.ns, b.name) for b in boxes)]
+    pools = [pool.parse(raw) for raw in passes.kube.all("pool", passes.ns)[0]]
+    found = [Key(POOL, passes.ns, p.name) for p in pools] + [Key(BATCHSANDBOX, passes.ns, b.name) for b in boxes]
     left: list[str] = []
     for key in found:
         seen = look(reach, key)
@@ -88,5 +88,10 @@ def undone(passes: Passes) -> list[str]:
         todo += status_changes(seen.raw, seen.plan)
         todo += [f"hands {len(g.pods)} pods to {g.box}" for g in (seen.dealt.grants if seen.dealt else ())]
         left += [f"{key.text}: {one}" for one in todo]
-    left += [f"{b.name} is going and stays" for b in boxes if b.deleting is not None]
+    held = {p.name for p in pools if p.hold}  # nothing of a held pool is recycled, so nobody can leave it
+    left += [
+        f"{b.name} is going and stays"
+        for b in boxes
+        if b.deleting is not None and claims.effective_pool(b)[0] not in held
+    ]
     return left

@@ -10,7 +10,7 @@ import pytest
 
 from osb.api import names
 from osb.api.key import Key
-from osb.decide.route import Context
+from osb.decide.route_raw import Context
 from osb.errors import Gone
 from osb.facts.adds import Add
 from osb.facts.ledger import LedgerEntry
