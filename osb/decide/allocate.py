@@ -17,6 +17,7 @@ from osb.api import names
 from osb.decide import place
 from osb.decide.order import Waiter, effective_priority, waiter, waiting_line
 from osb.decide.place import Need
+from osb.decide.plan import counted
 from osb.facts import ledger
 from osb.facts.boxview import Waiting
 from osb.facts.pod import PodFact
@@ -290,8 +291,7 @@ def _detail(code: str, one: Waiter, view: ServeView, *, others: int) -> str:
     """What the code alone does not say; the place in the line is added where the message is written."""
     most = view.pool.pool_max
     if code == names.WAIT_REQUEST_EXCEEDS_POOL and one.replicas <= most:
-        held = f"{others} pod{'' if others == 1 else 's'}"
-        return f"others hold {held} without expireTime; poolMax {most} leaves {max(0, most - others)}"
+        return f"others hold {counted(others, 'pod')} without expireTime; poolMax {most} leaves {max(0, most - others)}"
     if code == names.WAIT_REQUEST_EXCEEDS_POOL:
         return f"{one.replicas} pods are more than poolMax {most} can ever provide"
     if code == names.WAIT_CAPACITY:
@@ -318,5 +318,8 @@ def _reasons(line: Sequence[Waiter], missing: Mapping[str, int], left: int) -> t
         return ()
     asked = sum(w.need for w in line)
     short = sum(missing.values())
-    text = f"{len(line)} sandboxes ask for {asked} pods; {asked - short} are granted, {left} stay in stock"
-    return (text, f"{short} pods are missing") if short else (text,)
+    text = (
+        f"{counted(len(line), 'sandbox', 'asks', 'ask')} for {counted(asked, 'pod')}; "
+        f"granted: {asked - short}, left in stock: {left}"
+    )
+    return (text, counted(short, "pod", "is", "are") + " missing") if short else (text,)

@@ -15,7 +15,7 @@ from osb.api.revision import revision as own_revision
 from osb.api.times import to_ms
 from osb.decide import poolstatus
 from osb.decide.allocate import Dealt, cannot_grow, grants
-from osb.decide.plan import Action, CreatePod, PatchObject, Plan, Remember
+from osb.decide.plan import Action, CreatePod, PatchObject, Plan, Remember, counted
 from osb.decide.poolleave import LOOK_AGAIN, Work, cause, leave, rolled_out
 from osb.decide.poolpod import pool_pod
 from osb.decide.poolrelease import Returns, returns
@@ -273,7 +273,7 @@ def _findings(
     starting = next((cause(pod) for pod in found.idle if not pod.ready), "")
     recycle = next(iter(memory.recycle_errors.values()), "")
     if back.failed and not recycle:
-        recycle = f"{len(back.failed)} pods could not be recycled as configured and are deleted"
+        recycle = counted(len(back.failed), "pod") + " could not be recycled as configured and will be deleted"
     return Findings(
         total=len(owned),
         allocated=len(found.held) - granted,

@@ -157,7 +157,7 @@ def _look_anew(p: Pass, now: Load, served: Served) -> None:
     anew = serve.look(p, now.stock()).waiting
     told = {uid: anew.get(uid, waiting) for uid, waiting in served.dealt.waiting.items()}
     served.dealt = replace(served.dealt, waiting=told)
-    _serve_next(p, "the pods that neither end nor expire were counted anew: why sandboxes wait may be another reason")
+    _serve_next(p, "more or fewer pods are held without an end: who waits for what may change")
 
 
 def _serve_next(p: Pass, reason: str) -> None:

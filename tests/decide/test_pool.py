@@ -148,7 +148,7 @@ def test_an_unseen_create_blocks_scaling_and_its_post_is_repeated_under_the_same
     assert condition(young, names.SCALING_BLOCKED) is None
     blocked = condition(old, names.SCALING_BLOCKED)
     assert blocked is not None
-    assert "1 creates are not observed yet" in blocked["message"]
+    assert "1 create is not observed yet" in blocked["message"]
 
 
 def test_an_expectation_that_is_never_seen_is_read_live_and_dropped() -> None:
