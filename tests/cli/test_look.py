@@ -12,6 +12,7 @@ import yaml
 from osb.api.key import Key
 from osb.cli import look
 from osb.cli.context import key_of
+from osb.local.demo import box_body
 from osb.reconcile.poolload import load
 from osb.store.client import connect
 from tests.cli.conftest import Called, Installation
@@ -28,6 +29,20 @@ def test_get_lists_what_a_pool_has_and_what_sandboxes_wait_for(osbctl: Osbctl) -
     assert any(line.split()[:2] == ["default", "warm"] and "5-20" in line for line in pools.out.splitlines())
     boxes = osbctl("get", "sandboxes", "-A").out
     assert "PoolCapacityExhausted" in next(line for line in boxes.splitlines() if " third " in line)
+
+
+def test_get_shows_what_is_wrong_with_a_sandbox_that_waits_for_nothing(
+    osbctl: Osbctl, installation: Installation
+) -> None:
+    body = box_body("wrong", 1)
+    body["spec"] |= {"poolRef": "No Name"}
+    installation.kube.create("batchsandbox", "default", body)
+    try:
+        installation.until("it says so", lambda: installation.status("batchsandbox", "wrong").get("conditions"))
+        line = next(one for one in osbctl("get", "sandboxes").out.splitlines() if " wrong " in one)
+        assert "InvalidPoolRef" in line
+    finally:
+        installation.kube.delete("batchsandbox", "default", "wrong")
 
 
 def test_get_one_object_as_json_is_the_object_itself(osbctl: Osbctl) -> None:
