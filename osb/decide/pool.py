@@ -28,6 +28,7 @@ from osb.facts import ledger
 from osb.facts.poolview import PoolView, ServeView
 
 REPEAT_AFTER = 2.0  # seconds after which the POST of an unseen create is sent once more
+CAP_LOOK = 5.0  # seconds between two looks whether the cap over all pools leaves room for waiters
 CREATE_PAUSE = (1.0, 300.0)  # first and longest pause after a create that was refused or had no clear answer
 
 __all__ = ["plan", "pool_pod"]
@@ -206,6 +207,8 @@ def _size(work: Work, dealt: Dealt, rolled: Rollout, aim: Target) -> ScaleDecisi
     chosen = victims(work.stock.values(), decision.delete, revision=view.revision, pending_limit=decision.spare_pending)
     work.doom(chosen, "scale-down")
     work.reasons.extend(decision.reasons)
+    if view.room is not None and dealt.demand and decision.create >= view.room:
+        work.look_in(CAP_LOOK)  # room that another pool makes is no event of this one
     if numbers.unseen and not view.memory.create_failures:
         work.look_in(REPEAT_AFTER)
     if view.memory.create_failures and not (numbers.unseen or decision.create or decision.blocked):

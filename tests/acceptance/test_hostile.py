@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -148,7 +150,8 @@ def test_a_manifest_that_replaces_everything_is_forgiven(space: Space) -> None:
 @pytest.mark.parametrize("forged", ['["6.6.6.6"]', None, "{broken"], ids=["forged", "removed", "unreadable"])
 def test_edited_endpoints_are_written_again_and_reported(space: Space, pool: str | None, forged: str | None) -> None:
     space.warm("warm", 1, 1, 0, 4)
-    space.box("box", pool=pool)
+    own: dict[str, Any] = {} if pool else {"template": template()}
+    space.box("box", pool=pool, **own)
     (box,) = space.served("box")
     edited = space.annotate("batchsandbox", "box", endpoints=forged)
     version = int(edited["metadata"]["resourceVersion"])

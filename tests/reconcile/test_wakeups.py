@@ -45,10 +45,16 @@ def test_a_sandbox_that_lost_its_record_is_served_again_and_its_former_pod_recyc
 ) -> None:
     served(passes, "s", policy=policy, grace=grace)
     (former,) = passes.record("s")
+    # Given a pool that makes no new pod, whose readiness would be another wake-up
+    size = {"bufferMin": 1, "bufferMax": 3, "poolMin": 0, "poolMax": 9}
+    passes.patch("pool", "warm", {"spec": {"capacitySpec": size}})
+    rest(passes)
+    pods = {raw["metadata"]["name"] for raw in passes.pods()}
     edit(passes)
     rest(passes)
     assert passes.get("batchsandbox", "s")["status"]["phase"] == names.SUCCEED
     assert names.FINALIZER_POOL in passes.finalizers("batchsandbox", "s")
+    assert {raw["metadata"]["name"] for raw in passes.pods()} <= pods
     assert len(passes.record("s")) == 1 and passes.there("pod", former) == (policy == "Noop")
     assert any(reason == names.EVENT_POD_RECYCLED and former in text for reason, text in passes.told.events)
     assert undone(passes) == []
