@@ -121,19 +121,25 @@ def test_a_record_brought_along_at_creation_takes_no_pod(space: Space) -> None:
     _unharmed(space, victim)
 
 
-@pytest.mark.parametrize("grace", [0, 1])
+@pytest.mark.parametrize("policy", ["Delete", "Noop"])
 def test_a_record_removed_by_hand_costs_the_pod_and_the_sandbox_is_served_again_at_once(
-    space: Space, grace: int
+    space: Space, policy: str
 ) -> None:
-    pods = template()
-    pods["spec"]["terminationGracePeriodSeconds"] = grace
-    space.warm("warm", 3, 3, 0, 4, template=pods)
+    space.warm("warm", 1, 3, 3, 4, recycleStrategy={"type": policy})
     space.box("box")
     (box,) = space.served("box")
     (former,) = record(box)
-    space.annotate("batchsandbox", "box", alloc_status=None, endpoints=None)
-    space.until_box("box", lambda b: record(b) not in ([], [former]) and b["status"]["ready"] == 1, seconds=10)
-    space.gone("pod", former)
+    edited = space.annotate("batchsandbox", "box", alloc_status=None, endpoints=None)
+    version = int(edited["metadata"]["resourceVersion"])
+    space.until_box("box", lambda b: int(b["metadata"]["resourceVersion"]) > version and _serves(b), seconds=10)
+    space.until("it was recycled first", lambda: [e for e in space.events("warm", names.EVENT_POD_RECYCLED)
+                                                  if former in e["message"]])  # fmt: skip
+    if policy == "Delete":
+        space.gone("pod", former)
+
+
+def _serves(box: Obj) -> bool:
+    return bool(record(box) and endpoints(box)) and box["status"]["ready"] == 1
 
 
 def test_a_manifest_that_replaces_everything_is_forgiven(space: Space) -> None:
