@@ -5,7 +5,7 @@ Next: the record of a sandbox that lost a pod (`osb.apply.release`), then the ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from osb.api import batchsandbox, claims, names
@@ -38,10 +38,27 @@ def moves(work: PoolWork, group: list[plans.Move]) -> None:
     before = {m.name: work.entries.get(m.name) for m in sure}
     results = work.move([_ledger_move(m) for m in sure])
     gone = [m.name for m, ok in zip(sure, results, strict=True) if ok]
+    _journal(work, [m for m in sure if m.what == "release" and m.name in gone], before)
     _record_losses(work, [entry for name in gone if (entry := before[name]) is not None and entry.state == HELD
                          and name not in work.entries])  # fmt: skip
     if gone:
         work.done.retry(0.05)  # what these moves make possible is decided on the ledger as it is now
+
+
+def _journal(work: PoolWork, released: Sequence[plans.Move], before: Mapping[str, LedgerEntry | None]) -> None:
+    """One entry for each sandbox whose pods are taken back."""
+    hand = work.hand
+    pods: dict[tuple[str, str], list[str]] = {}
+    for m in released:
+        entry = before[m.name]
+        if entry is not None:
+            pods.setdefault((f"{hand.key.namespace}/{entry.box.rpartition('/')[2]}", m.why), []).append(m.name)
+    entries = [
+        {"what": "takes back", "pool": hand.key.member, "box": box, "pods": taken, "why": why, "pass": hand.token[:8]}
+        for (box, why), taken in pods.items()
+    ]
+    if entries:
+        hand.store.journal.append(*entries)
 
 
 def settles(work: PoolWork, group: list[plans.Settle]) -> None:

@@ -13,7 +13,7 @@ from osb.api.key import RECYCLE, Key
 from osb.apply import pods as pod_writes
 from osb.apply import release
 from osb.apply.hand import in_parallel
-from osb.apply.poolwork import ADOPT, RECYCLING, Obj, PoolWork
+from osb.apply.poolwork import ADOPT, RECYCLING, RELEASED, Obj, PoolWork
 from osb.apply.release import Recycled
 from osb.decide import plan as plans
 from osb.decide.plan import names_text
@@ -115,7 +115,7 @@ def finish(work: PoolWork) -> None:
         freed += answer.pods
         if answer.stored is not None:
             work.stored(uid, answer.stored, base=answer.base)
-    work.done.count("released", freed)
+    work.done.count(RELEASED, freed)
     if freed:
         work.tell("Normal", names.EVENT_POD_RECYCLED, f"Recycled {len(freed)} pod(s): {names_text(freed)}")
     _let_go(work)

@@ -19,6 +19,7 @@ from osb.store.ledger_types import Move, Proof
 Obj = dict[str, Any]
 RETRY_SECONDS = 1.0
 RECYCLING = (REL, DIRTY)
+RELEASED = "released"  # how `Applied.counts` calls pods that are recycled and nobody's any more
 ADOPT = "adopt"  # pinned by a rebuild on a pod that only needs to be touched (osb.reconcile.rebuild)
 
 

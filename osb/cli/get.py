@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from osb.api import names
 from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT
 from osb.cli import output as out
 from osb.cli.context import Kubeconfig, Namespace, Output, RedisUrl, Wrong, key_of, kind_of, reach
@@ -14,6 +15,10 @@ from osb.cli.context import Kubeconfig, Namespace, Output, RedisUrl, Wrong, key_
 EXAMPLE = "Example: osbctl get pools -A"
 
 Obj = dict[str, Any]
+WAITS = (
+    names.QUARANTINED, names.PROGRESSING, names.POD_FAILED, names.RESUME_FAILED, names.PAUSE_FAILED,
+    names.SPEC_INVALID, names.POOL_REF_UPDATE_REJECTED,
+)  # fmt: skip
 
 
 def get(
@@ -65,11 +70,20 @@ def _troubles(status: Obj) -> str:
 
 
 def _box(spec: Obj, status: Obj) -> list[object]:
-    progressing: Obj = next((c for c in status.get("conditions") or () if c["type"] == "Progressing"), {})
     return [
         spec.get("poolRef") or "-", spec.get("replicas"), status.get("allocated", 0), status.get("ready", 0),
-        status.get("phase") or "-", (progressing.get("message") or "")[:100],
+        status.get("phase") or "-", _waits(status)[:100],
     ]  # fmt: skip
+
+
+def _waits(status: Obj) -> str:
+    """Why it is not as wanted: what it waits for, or what is wrong. The first of these that is told."""
+    told: dict[str, Obj] = {c["type"]: c for c in status.get("conditions") or () if c.get("status") == "True"}
+    for kind in WAITS:
+        if found := told.get(kind):
+            reason, message = found.get("reason") or "", found.get("message") or ""
+            return message if kind == names.PROGRESSING or reason in message else f"{reason}: {message}"
+    return ""
 
 
 def _snapshot(spec: Obj, status: Obj) -> list[object]:

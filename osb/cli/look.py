@@ -119,6 +119,8 @@ def _note(spec: batchsandbox.BoxSpec) -> str:
         return "left the line: its allocation timeout passed; a change of its spec puts it back"
     if spec.barred:
         return f"not served: {'; '.join(map(str, spec.invalid))}"
+    if spec.record_error is not None:
+        return f"not served while its record cannot be read: {spec.record_error}"
     return ""
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from osb.api import batchsandbox, names
+from osb.api import batchsandbox, claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.api.key import TASKS, Key
 from osb.cli import output as out
 from osb.cli.context import Reach
 from osb.cli.look import Look
-from osb.decide.tasknode import PENDING, RELEASED, RELEASING, Node
+from osb.decide.tasknode import ASSIGNED, PENDING, RELEASED, RELEASING, UNKNOWN, UNREACHABLE_AFTER, Node
 from osb.decide.tasks import counters, results_of
 
 SHOWN = 10  # lines of single tasks
@@ -30,7 +30,8 @@ def lines(reach: Reach, found: Look) -> Iterator[str]:
     yield ", ".join(f"{name} {count}" for name, count in _counts(nodes, spec).items())
     open_ = unfinished(nodes, spec)
     kept = open_ if len(open_) <= SHOWN else open_[: SHOWN - 1]
-    yield from (line(node) for node in kept)
+    back = claims.given_back(spec)
+    yield from (line(node, back=node.index in back) for node in kept)
     if len(open_) > len(kept):
         yield f"and {len(open_) - len(kept)} more (-o json shows all)"
     if polled := _polled(reach, spec):
@@ -43,10 +44,18 @@ def data(reach: Reach, found: Look) -> dict[str, Any] | None:
     nodes = _nodes(reach, spec)
     if nodes is None:
         return None
+    back = claims.given_back(spec)
     return {
         **_counts(nodes, spec),
         "open": [
-            {"index": n.index, "resource": n.resource, "state": n.state, "pod": n.pod, "error": n.error}
+            {
+                "index": n.index,
+                "resource": n.resource,
+                "state": _state(n),
+                "pod": n.pod,
+                "error": n.error,
+                "givenBack": n.index in back,
+            }
             for n in unfinished(nodes, spec)
         ],
         "polled": _polled(reach, spec) or None,
@@ -64,10 +73,17 @@ def unfinished(nodes: dict[int, Node], spec: BoxSpec) -> list[Node]:
     return sorted(open_, key=lambda node: (not node.error, node.index))
 
 
-def line(node: Node) -> str:
-    """`3: assigned, RUNNING  pod box-3  restarts 2  last error: connection refused (4 calls in a row)`."""
-    parts = [f"{node.index}: {node.resource}" + (f", {node.state}" if node.state else "")]
-    parts.append(f"pod {node.pod}" if node.pod else "no pod" if node.resource == PENDING else "")
+def line(node: Node, *, back: bool = False) -> str:
+    """`3: assigned, RUNNING  pod box-3  restarts 2  last error: connection refused (4 calls in a row)`.
+
+    `back`: its slot was given back, so it gets no other pod.
+    """
+    state = _state(node)
+    parts = [f"{node.index}: {node.resource}" + (f", {state}" if state else "")]
+    if back and not node.bound:
+        parts.append("its slot was given back: it gets no pod any more")
+    else:
+        parts.append(f"pod {node.pod}" if node.pod else "no pod" if node.resource == PENDING else "")
     parts.append(f"stopped for {node.why}" if node.resource == RELEASING and node.why else "")
     parts.append(f"restarts {node.restarts}" if node.restarts else "")
     if node.error:
@@ -76,6 +92,13 @@ def line(node: Node) -> str:
         often = f" ({node.fails} calls in a row)" if node.silent else ""
         parts.append(f"last error: {text}{often}")
     return "  ".join(part for part in parts if part)
+
+
+def _state(node: Node) -> str:
+    """As the counters count it (`osb.decide.tasknode.tally`)."""
+    if node.resource == PENDING and node.fails >= UNREACHABLE_AFTER:
+        return UNKNOWN
+    return node.state or (UNKNOWN if node.resource in (ASSIGNED, RELEASING) else "")
 
 
 def _nodes(reach: Reach, spec: BoxSpec) -> dict[int, Node] | None:

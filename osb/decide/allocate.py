@@ -18,6 +18,7 @@ from osb.api.pool import PoolSpec
 from osb.decide import place
 from osb.decide.order import Waiter, effective_priority, waiter, waiting_line
 from osb.decide.place import Need
+from osb.decide.plan import counted
 from osb.facts import ledger
 from osb.facts.boxview import Waiting
 from osb.facts.pod import PodFact
@@ -339,5 +340,8 @@ def _reasons(line: Sequence[Waiter], missing: Mapping[str, int], left: int) -> t
         return ()
     asked = sum(w.need for w in line)
     short = sum(missing.values())
-    text = f"{len(line)} sandboxes ask for {asked} pods; {asked - short} are granted, {left} stay in stock"
-    return (text, f"{short} pods are missing") if short else (text,)
+    text = (
+        f"{counted(len(line), 'sandbox', 'asks', 'ask')} for {counted(asked, 'pod')}; "
+        f"granted: {asked - short}, left in stock: {left}"
+    )
+    return (text, counted(short, "pod", "is", "are") + " missing") if short else (text,)

@@ -190,7 +190,7 @@ def _publish(view: BatchView, phase: str) -> tuple[Action, ...]:
     if found is None:
         return ()
     first_phase = not view.spec.phase and phase != names.SUCCEED and any(found)
-    return (PublishEndpoints(tuple(found), after_status=first_phase),)
+    return (*boxevents.endpoints_repaired(view, found), PublishEndpoints(tuple(found), after_status=first_phase))
 
 
 def _first_look(view: BatchView, move: Move) -> float | None:

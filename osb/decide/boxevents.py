@@ -6,13 +6,13 @@ granted) come from whoever makes the write (spec/batchsandbox.md 13).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from osb.api import names
+from osb.api import claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.decide.conditions import Conditions, stored
-from osb.decide.plan import Action, EmitEvent, event
+from osb.decide.plan import Action, EmitEvent, event, names_text
 from osb.facts.boxview import BatchView
 
 BOX = "batchsandbox"
@@ -70,6 +70,29 @@ def once_per_generation(spec: BoxSpec) -> tuple[EmitEvent, ...]:
         text = f"spec.shardPatches has {extra} more entries than spec.replicas; they have no effect"
         found.append(event(BOX, "Normal", "ShardPatchesIgnored", text))
     return tuple(found)
+
+
+def endpoints_repaired(view: BatchView, found: Sequence[str]) -> tuple[Action, ...]:
+    """A warning when published endpoints are rewritten that we cannot have written: somebody edited them.
+
+    A slot's pod keeps its address for life, and a lost pod's address is taken out, so another address beside a
+    usable pod is not ours; neither is what cannot be read, nor none at all while pods are shown as ready.
+    """
+    spec = view.spec
+    present, published = names.ENDPOINTS in spec.annotations, spec.endpoints
+    if not present:
+        edited = spec.phase == names.SUCCEED and bool(spec.status.get("ready")) and any(found)
+    elif published is None:
+        edited = True
+    else:
+        was = [*published, *[""] * (len(found) - len(published))]
+        edited = any(old not in ("", new) and new for old, new in zip(was, found, strict=False))
+        edited = edited or bool(published and not found and claims.pooled(spec) and spec.record is None)
+    if not edited:
+        return ()
+    told = "were removed" if not present else f"were {str(spec.annotations[names.ENDPOINTS])[:200]}"
+    text = f"The endpoints {told}, which is not what its pods have; they are written again: {names_text(list(found))}"
+    return (event(BOX, "Warning", names.EVENT_ENDPOINTS_REPAIRED, text),)
 
 
 def _phase(before: str, after: str) -> tuple[Action, ...]:

@@ -33,18 +33,19 @@ class Next:
 def granted(
     box: BoxSpec, pool: str, pool_uid: str, pods: Iterable[tuple[int, str, str]], *, endpoints: Iterable[str]
 ) -> Next:
-    """Record `pods` (slot, name, UID) in their slots, with the endpoints and the pool's finalizer, in one patch."""
+    """Record `pods` (slot, name, UID) in their slots, with the endpoints and the pool's finalizer, in one patch.
+
+    A slot below them that never had a pod (its reservation was lost, or a former pod is still on its way out) is open.
+    """
     old = box.record or Record()
     pods = tuple(pods)
-    listed, uids = list(old.pods), list(old.uids) + [""] * (len(old.pods) - len(old.uids))
-    for slot, name, uid in sorted(pods):
-        if slot < len(listed):
-            listed[slot], uids[slot] = name, uid[:UID_PREFIX]
-        else:
-            listed.append(name)
-            uids.append(uid[:UID_PREFIX])
     filled = {slot for slot, _, _ in pods}
-    still_open = set(old.open)
+    count = max(len(old.pods), max(filled, default=-1) + 1)
+    listed = [*old.pods, *[""] * (count - len(old.pods))]
+    uids = [*old.uids, *[""] * (count - len(old.uids))]
+    for slot, name, uid in pods:
+        listed[slot], uids[slot] = name, uid[:UID_PREFIX]
+    still_open = {*old.open, *range(len(old.pods), count)}
     if old.pool_uid and old.pool_uid != pool_uid:
         still_open |= set(range(len(old.pods)))  # the old pool's pods died with it
     after = replace(

@@ -265,6 +265,12 @@ class Plan:
 MESSAGE_LIMIT = 1000
 
 
+def counted(number: int, one: str, verb: str = "", verbs: str = "") -> str:
+    """`1 pod`, `3 pods`; with a verb for one and one for many `1 pod is`, `3 pods are`."""
+    noun = one if number == 1 else f"{one}es" if one.endswith("x") else f"{one}s"
+    return " ".join(part for part in (str(number), noun, verb if number == 1 else verbs) if part)
+
+
 def names_text(names: list[str], limit: int = 900) -> str:
     """`[a b c]`, cut at about `limit` characters with the number left out: lists on events are bounded."""
     shown: list[str] = []

@@ -15,7 +15,7 @@ from osb.api.revision import revision as own_revision
 from osb.api.times import to_ms
 from osb.decide import poolstatus
 from osb.decide.allocate import Dealt, cannot_grow, grants
-from osb.decide.plan import Action, CreatePod, PatchObject, Plan, Remember
+from osb.decide.plan import Action, CreatePod, PatchObject, Plan, Remember, counted
 from osb.decide.poolleave import LOOK_AGAIN, Work, cause, leave, rolled_out
 from osb.decide.poolpod import pool_pod
 from osb.decide.poolrelease import Returns, returns
@@ -28,6 +28,7 @@ from osb.facts import ledger
 from osb.facts.poolview import PoolView, ServeView
 
 REPEAT_AFTER = 2.0  # seconds after which the POST of an unseen create is sent once more
+CAP_LOOK = 5.0  # seconds between two looks whether the cap over all pools leaves room for waiters
 CREATE_PAUSE = (1.0, 300.0)  # first and longest pause after a create that was refused or had no clear answer
 
 __all__ = ["plan", "pool_pod"]
@@ -206,6 +207,8 @@ def _size(work: Work, dealt: Dealt, rolled: Rollout, aim: Target) -> ScaleDecisi
     chosen = victims(work.stock.values(), decision.delete, revision=view.revision, pending_limit=decision.spare_pending)
     work.doom(chosen, "scale-down")
     work.reasons.extend(decision.reasons)
+    if view.room is not None and dealt.demand and decision.create >= view.room:
+        work.look_in(CAP_LOOK)  # room that another pool makes is no event of this one
     if numbers.unseen and not view.memory.create_failures:
         work.look_in(REPEAT_AFTER)
     if view.memory.create_failures and not (numbers.unseen or decision.create or decision.blocked):
@@ -273,7 +276,7 @@ def _findings(
     starting = next((cause(pod) for pod in found.idle if not pod.ready), "")
     recycle = next(iter(memory.recycle_errors.values()), "")
     if back.failed and not recycle:
-        recycle = f"{len(back.failed)} pods could not be recycled as configured and are deleted"
+        recycle = counted(len(back.failed), "pod") + " could not be recycled as configured and will be deleted"
     return Findings(
         total=len(owned),
         allocated=len(found.held) - granted,

@@ -14,7 +14,19 @@ from osb.api import claims, names
 from osb.api.batchsandbox import BoxSpec
 from osb.decide import claim as records
 from osb.decide import recycle
-from osb.decide.plan import Action, EmitEvent, Lose, Move, PatchObject, PatchPod, Recycle, Settle, event, names_text
+from osb.decide.plan import (
+    Action,
+    EmitEvent,
+    Lose,
+    Move,
+    PatchObject,
+    PatchPod,
+    Recycle,
+    Settle,
+    counted,
+    event,
+    names_text,
+)
 from osb.decide.poolsort import Sorted, move
 from osb.facts import ledger
 from osb.facts.ledger import LedgerEntry
@@ -74,7 +86,7 @@ def _former(view: PoolView, out: Returns, box: BoxSpec) -> None:
     lost = tuple(sorted(claims.claims(box)))
     if lost:
         out.actions.append(Lose(box.uid, lost))
-        out.reasons.append(f"sandbox {box.name} lost {len(lost)} pods with the former pool of this name")
+        out.reasons.append(f"sandbox {box.name} lost {counted(len(lost), 'pod')} with the former pool of this name")
 
 
 def _vanished(view: PoolView, out: Returns, box: BoxSpec, *, mine: dict[str, LedgerEntry]) -> None:
@@ -94,7 +106,7 @@ def _vanished(view: PoolView, out: Returns, box: BoxSpec, *, mine: dict[str, Led
     }
     if lost:
         out.actions.append(Lose(box.uid, tuple(lost), tuple(lost.values())))
-        out.reasons.append(f"sandbox {box.name} lost {len(lost)} pods unnoticed")
+        out.reasons.append(f"sandbox {box.name} lost {counted(len(lost), 'pod')} unnoticed")
 
 
 def _exists(view: PoolView, name: str, prefix: str) -> bool:
@@ -129,7 +141,7 @@ def _release_held(view: PoolView, out: Returns) -> None:
         moves.append(_release(view, name, entry, cause))
         released.setdefault(cause.why, []).append(name)
     out.actions.extend(moves)
-    out.reasons.extend(f"{len(pods)} pods come back: {why}" for why, pods in released.items())
+    out.reasons.extend(f"{counted(len(pods), 'pod', 'comes', 'come')} back: {why}" for why, pods in released.items())
 
 
 def _mark(pod: PodFact, entry: LedgerEntry, why: str) -> PatchPod:
@@ -245,7 +257,9 @@ def _recycle_dirty(view: PoolView, out: Returns, found: Sorted, *, budget: int) 
     for entry, pod in (*under_way, *waiting[: max(0, budget - len(under_way))]):
         _recycle(view, out, pod.name, entry=entry, pod=pod)
     if found.dirty:
-        out.reasons.append(f"{len(found.dirty)} pods of unknown history are recycled, {budget} at a time")
+        out.reasons.append(
+            f"recycled because of their unknown history, {budget} at a time: {counted(len(found.dirty), 'pod')}"
+        )
 
 
 # -- acknowledgements without a pod --------------------------------------------------------------------------

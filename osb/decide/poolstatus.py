@@ -12,7 +12,7 @@ from typing import Any
 
 from osb.api import names
 from osb.api.status import PoolStatus, with_condition, without_conditions
-from osb.decide.plan import EmitEvent, event
+from osb.decide.plan import EmitEvent, counted, event
 from osb.facts.poolview import PoolView
 
 HELD = "Held"  # condition: the annotation `hold` stops this pool
@@ -98,7 +98,8 @@ def readiness(view: PoolView, found: Findings) -> tuple[bool, str, str]:
         return False, "SpecInvalid", str(view.pool.invalid[0])
     if not view.ledger_ready:
         return False, "LedgerRebuilding", "allocations are being read from the cluster"
-    text = "; ".join((f"{found.available} ready idle pods, target {found.target}", *_beside_warm(view, found)))
+    warm = f"{counted(found.available, 'ready idle pod')}, target {found.target}"
+    text = "; ".join((warm, *_beside_warm(view, found)))
     if found.available >= found.target:
         return True, "Warm", text
     note = f"; {found.starting_note}" if found.starting_note else ""
@@ -132,7 +133,9 @@ def troubles(view: PoolView, found: Findings) -> dict[str, tuple[str, str]]:
     if found.create_failing:
         made[names.CREATE_FAILING] = ("CreateRefused", found.create_failing)
     if found.exhausted:
-        text = f"{found.unmet} pods are asked for, and all {view.pool.pool_max} of poolMax are in use"
+        text = (
+            f"{counted(found.unmet, 'pod', 'is', 'are')} asked for, and all {view.pool.pool_max} of poolMax are in use"
+        )
         made[names.CAPACITY_EXHAUSTED] = ("PoolMaxReached", text)
     if found.blocked:
         made[names.SCALING_BLOCKED] = ("WaitingForObservation", found.blocked)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from osb.api.intorstring import DEFAULT_UNAVAILABLE, IntOrPercent
+from osb.decide.plan import counted
 from osb.facts.pod import PodFact
 
 
@@ -82,7 +83,9 @@ def scale(numbers: Numbers, band: Band) -> ScaleDecision:
     over_max = min(max(0, n.schedulable + n.suspect - b.pool_max), n.ready + n.pending)
     found = ScaleDecision(wanted=wanted, over_band=over_band, over_max=over_max)
     if n.unseen:
-        blocked = f"{n.unseen} creates are not observed yet" if wanted or over_band or over_max else ""
+        blocked = (
+            counted(n.unseen, "create", "is", "are") + " not observed yet" if wanted or over_band or over_max else ""
+        )
         return replace(found, blocked=blocked, reasons=(blocked,) if blocked else ())
     if wanted:
         create, reason, at_max = _creates(n, b, wanted)
@@ -116,7 +119,7 @@ def _creates(n: Numbers, b: Band, wanted: int) -> tuple[int, str, bool]:
         count = min(count, b.room)
     budget = max(0, b.unavailable.resolve(n.schedulable + count) - n.pending)
     create = min(count, budget)
-    text = f"{wanted} more pods are wanted"
+    text = counted(wanted, "more pod", "is", "are") + " wanted"
     if not room:
         why = f"{text}, but all {b.pool_max} of poolMax exist ({n.leaving} of them are leaving)"
     elif not count:

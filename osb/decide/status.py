@@ -21,6 +21,7 @@ from osb.decide import boxslots, taskgen
 from osb.decide.boxfail import Failing, failing
 from osb.decide.conditions import Conditions, stored
 from osb.decide.lost import lost_count, told_loss, told_pods
+from osb.decide.plan import names_text
 from osb.decide.waittext import waiting_message
 from osb.facts.boxview import BatchView
 
@@ -250,14 +251,21 @@ def _hopeless(draft: _Draft) -> tuple[str, str] | None:
     view = draft.view
     if view.pool_deleted and draft.missing and view.spec.record is not None and view.spec.record.pods:
         pool = claims.effective_pool(view.spec)[0]
-        return (
-            names.REASON_POOL_DELETED,
-            f"pool {pool} was deleted and its pods with it; the sandbox's content is lost",
-        )
+        return names.REASON_POOL_DELETED, _pool_is_gone(pool, view.left_behind)
     gone = boxslots.failed_slots(view)
     if gone and not draft.needed and gone >= boxslots.given_back(view):
         return names.REASON_SLOT_FAILED, f"every pod is lost and lostPodPolicy is {names.LOST_FAIL}"
     return None
+
+
+def _pool_is_gone(pool: str, left_behind: tuple[str, ...]) -> str:
+    if not left_behind:
+        return f"pool {pool} was deleted and its pods with it; the sandbox's content is lost"
+    them = names_text(list(left_behind), 300)
+    return (
+        f"pool {pool} was deleted without its pods: {them} of this sandbox may still run, without an owner, and nobody "
+        "will remove them; save what is needed, then delete them"
+    )
 
 
 # -- conditions ----------------------------------------------------------------------------------------------
@@ -311,6 +319,9 @@ def _progress(draft: _Draft, phase: str) -> tuple[str, str]:
     if draft.missing and claims.pooled(view.spec):
         prior = draft.conditions.text(names.PROGRESSING)
         waiting = waiting_message(view.waiting, missing=len(draft.missing), of=view.spec.replicas, prior=prior)
+    found = _quarantine(view)
+    if found is not None and draft.missing and not claims.wants(view.spec):  # it stands in no line until that is over
+        return found
     if view.create_refused:
         waiting = f"no pod: {view.create_refused}"[:500]
     if phase == names.SUCCEED:
@@ -329,12 +340,16 @@ def _facts_conditions(draft: _Draft) -> None:
     """Conditions that do not depend on the phase: each is True exactly while its fact holds."""
     _spec_conditions(draft)
     _lost(draft)
-    error = draft.view.spec.record_error
-    found = draft.view.quarantine or ((names.REASON_RECORD_UNREADABLE, str(error)) if error else None)
+    found = _quarantine(draft.view)
     if found is not None:
         draft.conditions.set(names.QUARANTINED, *found)
     else:
         draft.conditions.clear(names.QUARANTINED)
+
+
+def _quarantine(view: BatchView) -> tuple[str, str] | None:
+    error = view.spec.record_error
+    return view.quarantine or ((names.REASON_RECORD_UNREADABLE, str(error)) if error else None)
 
 
 def _capacity(draft: _Draft, phase: str) -> None:

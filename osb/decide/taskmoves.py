@@ -121,7 +121,10 @@ class Work:
     def rebind(self) -> None:
         """Follow an IP change of the same pod; unbind from a pod that is gone or terminal."""
         lost: list[str] = []
+        there = {pod.name for pod in self.view.pods.values()}
         for node in list(self.nodes.values()):
+            if node.resource == PENDING and not node.bound and node.pod and node.pod not in there:
+                self.change(node, pod="", fails=0, error="")  # whom we asked in vain is gone: it waits for another one
             if not node.bound or node.resource == RELEASED:
                 continue
             pod = self.view.pods.get(node.pod_uid)

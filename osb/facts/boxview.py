@@ -119,6 +119,7 @@ class BatchView:
     """All input of `osb.decide.batch.plan`, `osb.decide.status` and `osb.decide.pause`.
 
     `pool_deleted`: a live read says that the recorded pool (name and UID) is gone or terminating for good.
+    `left_behind`: recorded pods that run on although that pool is gone: it was deleted without them (`orphan`).
     `source_template`: the template solidified from the live source pod, only needed when the internal
       snapshot has none.
     `create_refused`: why the server made no pod of those this pass asked for.
@@ -130,6 +131,7 @@ class BatchView:
     slots: Mapping[int, PodFact] = field(default_factory=dict)
     waiting: Waiting | None = None
     pool_deleted: bool = False
+    left_behind: tuple[str, ...] = ()
     quarantine: tuple[str, str] | None = None  # (reason, message)
     tasks: TaskSummary | None = None
     snapshot: SnapshotFact | None = None

@@ -35,8 +35,13 @@ def build(p: Pass, raw: Obj, *, waiting: Waiting | None = None) -> BatchView:
     slots: dict[int, PodFact] = {}
     quarantine: tuple[str, str] | None = None
     owned: tuple[PodFact, ...] = ()
+    pool_deleted, left_behind = False, tuple[str, ...]()
     if pooled:
         slots, quarantine = _pool_slots(p, spec)
+        pool_deleted = _pool_deleted(p, spec)
+        left_behind = _left_behind(p, spec) if pool_deleted else ()
+        if left_behind and quarantine is not None and quarantine[0] == names.REASON_RECORD_FORGED:
+            quarantine = None  # they are foreign because their owner is gone, not because somebody edited the record
         if waiting is None and claims.wants(spec):
             waiting = _waiting(p, spec)
     else:
@@ -45,7 +50,7 @@ def build(p: Pass, raw: Obj, *, waiting: Waiting | None = None) -> BatchView:
     snapshot, template, secret_missing = _pause_facts(p, spec, slots)
     return BatchView(
         now=p.now(), spec=spec, pods=owned, slots=slots, waiting=waiting,
-        pool_deleted=pooled and _pool_deleted(p, spec), quarantine=quarantine, tasks=_tasks(p, spec),
+        pool_deleted=pool_deleted, left_behind=left_behind, quarantine=quarantine, tasks=_tasks(p, spec),
         snapshot=snapshot, source_template=template, pull_secret_missing=secret_missing, options=_options(p),
         leaving=_leaving(p, spec),
     )  # fmt: skip
@@ -162,6 +167,11 @@ def _pool_deleted(p: Pass, spec: BoxSpec) -> bool:
         return False
     fresh = gather.live(p, "pool", spec.namespace, pool)
     return fresh is None or bool(fresh["metadata"].get("deletionTimestamp"))
+
+
+def _left_behind(p: Pass, spec: BoxSpec) -> tuple[str, ...]:
+    """Pods of the deleted pool that lost their owner instead of their life; nobody's now, so nobody removes them."""
+    return tuple(pod.name for pod in gather.held_pods(p, spec).values() if pod.live and not pod.owner_uid)
 
 
 def _tasks(p: Pass, spec: BoxSpec) -> Any:

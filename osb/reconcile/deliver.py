@@ -112,7 +112,7 @@ def _tell(p: Pass, delivered: Sequence[Settled]) -> None:
         names_ = [pod.name for _, pod in sorted(claim.pods.items())]
         entries.append({
             "what": "allocated", "pool": p.key.member, "box": box.member, "pods": names_,
-            "slots": sorted(claim.pods), "pass": p.token[:8], "why": p.reason or "waiting",
+            "slots": sorted(claim.pods), "pass": p.token[:8], "why": _why(p.reason, box.name),
         })  # fmt: skip
         full = len(claim.pods) + len(claim.held) >= box.replicas
         if full:
@@ -125,6 +125,14 @@ def _tell(p: Pass, delivered: Sequence[Settled]) -> None:
                       component=names.COMPONENT_POOL)  # fmt: skip
     p.store.journal.append(*entries)
     _tell_pool(p, delivered)
+
+
+def _why(reason: str, box: str) -> str:
+    """The pass's reason, unless it tells of another sandbox of the same line."""
+    about = reason.removeprefix("sandbox ")
+    if about != reason and about.partition(" ")[0].rstrip(":") != box:
+        return "it was in the line too"
+    return reason or "it was in the line"
 
 
 def _tell_pool(p: Pass, delivered: Sequence[Settled]) -> None:

@@ -15,6 +15,7 @@ from osb.api import pool as pools
 from osb.api.key import BATCHSANDBOX, Key
 from osb.apply.hand import in_parallel
 from osb.decide import claim as records
+from osb.decide.plan import counted
 from osb.errors import Conflict, LedgerNotReady, NotFound
 from osb.facts.adds import Add
 from osb.obs.log import get_logger
@@ -117,9 +118,10 @@ def _gone(p: Pass) -> Outcome:
         proof = Proof(member=p.key.member, token=p.token, pool_uid=meta.uid)
         p.store.ledger(p.key.namespace, p.key.name).drop(meta.uid, proof=proof)
     left = len(held) - len(freed)
-    said = f"pool is gone, freed {len(freed)} sandboxes"
-    if left or fresh is not None:
-        return After(seconds=2.0 if left else 10.0, summary=f"{said}, {left} left", progress=bool(freed))
+    said = f"pool is gone, freed {counted(len(freed), 'sandbox')}"
+    if left or fresh is not None:  # one that is not going yet asks by itself when it goes
+        soon = len(going) > len(freed)
+        return After(seconds=2.0 if soon else 10.0, summary=f"{said}, {left} left", progress=bool(freed))
     return Done(summary=said, progress=bool(freed))
 
 

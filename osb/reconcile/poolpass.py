@@ -18,6 +18,7 @@ from osb.api.key import BATCHSANDBOX, Key
 from osb.apply import poolplan
 from osb.apply.allocation import Claim, Settled, settle
 from osb.apply.hand import in_parallel
+from osb.apply.poolwork import RELEASED
 from osb.apply.status import write_status
 from osb.decide import pool as decision
 from osb.errors import ApiError, Conflict
@@ -136,6 +137,8 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
         _look_anew(p, now, served)
     if left:
         done.retry(0.05)
+    if done.counts.get(RELEASED) and p.store.mirror.count("batchsandbox", "wait", p.key.member):
+        _serve_next(p, "pods or slots came free while sandboxes wait")
     status_again = _write_status(p, now, plan.status)
     untold = waiters.tell(p, now, served)
     said = _summary(served, done, plan.reasons)
@@ -147,14 +150,19 @@ def full(p: Pass, proof: Proof, now: Load, served: Served) -> Outcome:
 
 
 def _look_anew(p: Pass, now: Load, served: Served) -> None:
-    """Say anew why the waiters wait: what others hold for ever has changed, and the deal knew an older number.
+    """Say anew why the waiters wait: more or fewer pods are held without an end, and the deal knew an older number.
 
     Waiters are told by the new one, and another pass follows that serves by it.
     """
     anew = serve.look(p, now.stock()).waiting
     told = {uid: anew.get(uid, waiting) for uid, waiting in served.dealt.waiting.items()}
     served.dealt = replace(served.dealt, waiting=told)
-    p.store.queue.add([Add(key=p.key, reason="what others hold for ever has changed")])
+    _serve_next(p, "more or fewer pods are held without an end: who waits for what may change")
+
+
+def _serve_next(p: Pass, reason: str) -> None:
+    """Ask for a fast pass: this one dealt before it knew that, and its own writes wake nobody."""
+    p.store.queue.add([Add(key=p.key, reason=reason)])
 
 
 def _unshown(p: Pass, now: Load, boxes: Mapping[str, Box], *, spare: int) -> float | None:

@@ -21,6 +21,7 @@ from osb.api.pool import PoolSpec
 from osb.apply.allocation import Settled
 from osb.decide import allocate
 from osb.decide.allocate import Dealt
+from osb.decide.poolsort import taken_slots
 from osb.errors import OsbError
 from osb.facts.pod import PodFact
 from osb.facts.poolview import Memory, ServeView, WaitingBox
@@ -138,7 +139,9 @@ def _round(p: Pass, proof: Proof, stock: Stock, served: Served) -> bool:
 
 def look(p: Pass, stock: Stock) -> Dealt:
     """What `serve` would deal now; takes nothing (`osbctl explain`)."""
-    waiting = [waiting_box(box, stock.pool.uid) for box in stock.waiters]
+    entries = p.store.ledger(p.key.namespace, p.key.name).state(entries=True).entries
+    barred = {(uid, slot) for uid, slots in taken_slots(entries).items() for slot in slots}
+    waiting = [waiting_box(box, stock.pool.uid, barred) for box in stock.waiters]
     return allocate.grants(_view(p, stock, _known(p, stock), waiting=waiting, available=stock.available))
 
 

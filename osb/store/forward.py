@@ -15,16 +15,16 @@ pass decided on; without one, the answer may contain somebody else's change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 import orjson
 
-from osb.api import batchsandbox, claims
+from osb.api import batchsandbox, claims, names
 from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT, Key, of_member
-from osb.decide.route import Context
 from osb.decide.route import route as route_table
+from osb.decide.route_raw import Context
 from osb.errors import Gone
 from osb.facts import index as facts_index
 from osb.facts.adds import Add
@@ -32,7 +32,7 @@ from osb.facts.index import Entry
 from osb.facts.pod import PodFact
 from osb.facts.pod import decode as decode_pod
 from osb.obs import unread
-from osb.store import keys
+from osb.store import keys, published
 from osb.store.mirror import Answer, Delete, MirrorEntry, Moved, Opening, Put, entry_of, parts
 
 if TYPE_CHECKING:
@@ -278,19 +278,30 @@ class Forwarder:
         old = _fact(kind, item.known.entry) or (item.last if item.new is None else None)
         if old is None and item.new is None:
             return ()
-        adds = self._routed(kind, item, old)
+        context = unread.tried(*item.state(kind), self._judged, kind, item, old, rules) or item.known.context
+        adds = self._routed(kind, item, old, context)
         if rules.everything:
             if item.new is not None:
-                adds += self._routed(kind, item, None)
+                adds += self._routed(kind, item, None, context)
             return tuple(_later(kind, item.name, adds))
-        if rules.own is not None and rules.versioned:
+        if rules.ours:
             return tuple(add for add in adds if add.key != rules.own or add.at_ms is not None)
         return adds
 
-    def _routed(self, kind: str, item: _Item, old: Fact | None) -> tuple[Add, ...]:
+    def _routed(self, kind: str, item: _Item, old: Fact | None, context: Context) -> tuple[Add, ...]:
         """The keys of the table; of a change that it cannot judge the object's own key."""
-        adds = unread.tried(*item.state(kind), self._route, kind, old, item.new, item.known.context)
+        adds = unread.tried(*item.state(kind), self._route, kind, old, item.new, context)
         return _own_key(kind, item, "its change cannot be judged") if adds is None else adds
+
+    def _judged(self, kind: str, item: _Item, old: Fact | None, rules: _Rules) -> Context:
+        """Are the endpoints that changed those of the pods? Seldom asked: our own writes are left out, and known
+        when their events come."""
+        context, new = item.known.context, item.new
+        if kind != BATCHSANDBOX or rules.ours or new is None or _endpoints(old) == _endpoints(new):
+            return context
+        box = batchsandbox.parse(cast(Object, new))
+        right = published.rightly(self._store.mirror, box, ledger_agrees=context.ledger_agrees)
+        return replace(context, endpoints_agree=right)
 
 
 def _own_key(kind: str, item: _Item, reason: str = "it cannot be mirrored") -> tuple[Add, ...]:
@@ -309,6 +320,11 @@ class _Rules:
     own: Key | None
     versioned: bool
     everything: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Nothing of somebody else's is in it: the writer decided on the version that it patched."""
+        return self.own is not None and self.versioned
 
 
 def _as_put(kind: str, item: _Item, adds: tuple[Add, ...]) -> Put:
@@ -378,6 +394,10 @@ def _later(kind: str, name: str, adds: Iterable[Add]) -> Iterator[Add]:
         wanted.setdefault(of_member(_RECONCILED[kind], name), "listed")
     for key, reason in wanted.items():
         yield Add(key=key, cls="later", deep=True, reason=reason)
+
+
+def _endpoints(obj: Any) -> object:
+    return (obj["metadata"].get("annotations") or {}).get(names.ENDPOINTS) if obj is not None else None
 
 
 def _version(entry: MirrorEntry | None) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
+import pytest
 
 from osb.api import names
-from tests.doubles.cluster import Obj, Space, condition, record
+from tests.doubles.cluster import Obj, Space, condition, endpoints, record, template
 
 
 def _json(value: object) -> str:
@@ -116,3 +119,62 @@ def test_a_record_brought_along_at_creation_takes_no_pod(space: Space) -> None:
     space.delete("batchsandbox", "thief")
     space.gone("batchsandbox", "thief")
     _unharmed(space, victim)
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Noop"])
+def test_a_record_removed_by_hand_costs_the_pod_and_the_sandbox_is_served_again_at_once(
+    space: Space, policy: str
+) -> None:
+    space.warm("warm", 1, 3, 3, 4, recycleStrategy={"type": policy})
+    space.box("box")
+    (box,) = space.served("box")
+    (former,) = record(box)
+    edited = space.annotate("batchsandbox", "box", alloc_status=None, endpoints=None)
+    version = int(edited["metadata"]["resourceVersion"])
+    space.until_box("box", lambda b: int(b["metadata"]["resourceVersion"]) > version and _serves(b), seconds=10)
+    space.until("it was recycled first", lambda: [e for e in space.events("warm", names.EVENT_POD_RECYCLED)
+                                                  if former in e["message"]])  # fmt: skip
+    if policy == "Delete":
+        space.gone("pod", former)
+
+
+def _serves(box: Obj) -> bool:
+    return bool(record(box) and endpoints(box)) and box["status"]["ready"] == 1
+
+
+def test_a_manifest_that_replaces_everything_is_forgiven(space: Space) -> None:
+    space.warm("warm", 3, 3, 0, 4)
+    space.box("box")
+    (box,) = space.served("box")
+    meta = {"resourceVersion": space.live("batchsandbox", "box")["metadata"]["resourceVersion"]}
+    space.patch("batchsandbox", "box", {"metadata": {**meta, "annotations": None, "finalizers": None}})
+    space.until_box("box", lambda b: record(b) not in ([], record(box)) and b["status"]["ready"] == 1, seconds=10)
+    assert names.FINALIZER_POOL in space.live("batchsandbox", "box")["metadata"]["finalizers"]
+
+
+@pytest.mark.parametrize("pool", ["warm", None], ids=["of a pool", "own pods"])
+@pytest.mark.parametrize("forged", ['["6.6.6.6"]', None, "{broken"], ids=["forged", "removed", "unreadable"])
+def test_edited_endpoints_are_written_again_and_reported(space: Space, pool: str | None, forged: str | None) -> None:
+    space.warm("warm", 1, 1, 0, 4)
+    own: dict[str, Any] = {} if pool else {"template": template()}
+    space.box("box", pool=pool, **own)
+    (box,) = space.served("box")
+    edited = space.annotate("batchsandbox", "box", endpoints=forged)
+    version = int(edited["metadata"]["resourceVersion"])
+    space.until_box(
+        "box",
+        lambda b: int(b["metadata"]["resourceVersion"]) > version and _endpoints(b) == _endpoints(box),
+        seconds=10,
+    )
+    space.until("a warning", lambda: space.events("box", names.EVENT_ENDPOINTS_REPAIRED))
+
+
+def test_endpoints_brought_along_at_creation_are_taken_off_although_the_sandbox_waits(space: Space) -> None:
+    space.pool("none", 0, 0, 0, 0)
+    space.box("box", pool="none", meta={"annotations": {names.ENDPOINTS: '["6.6.6.6"]'}})
+    space.until_box("box", lambda b: endpoints(b) == [], seconds=10)
+
+
+def _endpoints(box: Obj) -> str | None:
+    text: str | None = (box["metadata"].get("annotations") or {}).get(names.ENDPOINTS)
+    return text

@@ -10,7 +10,7 @@ import pytest
 
 from osb.api import names
 from osb.errors import Refused
-from tests.doubles.cluster import Obj, Space, capacity, condition, note, ready, record, template
+from tests.doubles.cluster import Obj, Space, capacity, condition, endpoints, note, ready, record, template
 from tests.doubles.controller import HOME
 
 
@@ -179,6 +179,24 @@ def _size(spec: dict[str, Any]) -> tuple[int, ...]:
 def test_quoted_digits_count_as_a_number(space: Space) -> None:
     pool = space.warm("quoted", scaleStrategy={"maxUnavailable": "5"})
     assert condition(pool, "SpecInvalid") is None
+
+
+def test_a_pool_deleted_without_its_pods_says_that_they_run_on_and_takes_none_of_them(space: Space) -> None:
+    space.warm()
+    space.box("box")
+    (box,) = space.served("box")
+    (pod,) = record(box)
+    space.delete("pool", "warm", propagation="Orphan")
+    space.gone("pool", "warm")
+    found = space.until_box("box", lambda b: pod in str((condition(b, "PodFailed") or {}).get("message")), seconds=40)
+    assert found["status"]["phase"] == "Failed" and not condition(found, "Quarantined")
+    assert "without its pods" in (condition(found, "PodFailed") or {})["message"]
+    assert endpoints(found) in ([], [""])
+    assert "deletionTimestamp" not in space.live("pod", pod)["metadata"]
+    # The sandbox can go, its pod stays its owner's business
+    space.delete("batchsandbox", "box")
+    space.gone("batchsandbox", "box")
+    assert "deletionTimestamp" not in space.live("pod", pod)["metadata"]
 
 
 def test_a_pool_without_a_template_creates_nothing_and_says_so(space: Space) -> None:

@@ -63,6 +63,10 @@ def test_a_released_pod_goes_back_and_its_slot_stays_empty(osbctl: Osbctl, insta
     installation.until("it is acknowledged", lambda: pod in installation.kube.get(
         "batchsandbox", "default", "gives")["metadata"]["annotations"].get(names.ALLOC_RELEASED, ""))  # fmt: skip
     installation.until("one is left", lambda: installation.status("batchsandbox", "gives").get("allocated") == 1)
+    # And the sandbox's journal tells who took it
+    told = osbctl("journal", "--box", "gives").out
+    (line,) = [one for one in told.splitlines() if "takes back" in one]
+    assert pod in line and "given back by its sandbox" in line
     installation.kube.delete("batchsandbox", "default", "gives")
 
 

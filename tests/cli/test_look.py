@@ -32,6 +32,20 @@ def test_get_lists_what_a_pool_has_and_what_sandboxes_wait_for(osbctl: Osbctl) -
     assert "PoolCapacityExhausted" in next(line for line in boxes.splitlines() if " third " in line)
 
 
+def test_get_shows_what_is_wrong_with_a_sandbox_that_waits_for_nothing(
+    osbctl: Osbctl, installation: Installation
+) -> None:
+    body = box_body("wrong", 1)
+    body["spec"] |= {"poolRef": "No Name"}
+    installation.kube.create("batchsandbox", "default", body)
+    try:
+        installation.until("it says so", lambda: installation.status("batchsandbox", "wrong").get("conditions"))
+        line = next(one for one in osbctl("get", "sandboxes").out.splitlines() if " wrong " in one)
+        assert "InvalidPoolRef" in line
+    finally:
+        installation.kube.delete("batchsandbox", "default", "wrong")
+
+
 def test_get_one_object_as_json_is_the_object_itself(osbctl: Osbctl) -> None:
     found = json.loads(osbctl("get", "sandbox", "default/pair", "-o", "json").out)
     assert found["kind"] == "BatchSandbox" and found["spec"]["replicas"] == 2

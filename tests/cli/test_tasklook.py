@@ -39,7 +39,13 @@ def test_a_task_in_one_line() -> None:
     assert line(Node(index=3)) == "3: pending  no pod"
     busy = Node(index=1, resource=ASSIGNED, state=RUNNING, pod="b-1", restarts=2, error="a\nb", fails=4)
     assert line(busy) == "1: assigned, RUNNING  pod b-1  restarts 2  last error: a b (4 calls in a row)"
-    assert line(Node(index=2, resource=RELEASING, pod="b-2", why="pause")) == "2: releasing  pod b-2  stopped for pause"
+    assert (
+        line(Node(index=2, resource=RELEASING, pod="b-2", why="pause"))
+        == "2: releasing, UNKNOWN  pod b-2  stopped for pause"
+    )
+    silent = Node(index=4, pod="b-4", fails=3, error="recovering: refused")
+    assert line(silent) == "4: pending, UNKNOWN  pod b-4  last error: recovering: refused (3 calls in a row)"
+    assert line(Node(index=5, pod="b-5"), back=True) == "5: pending  its slot was given back: it gets no pod any more"
     assert len(line(Node(index=0, error="x" * 999))) < 200
 
 

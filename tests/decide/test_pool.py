@@ -148,7 +148,7 @@ def test_an_unseen_create_blocks_scaling_and_its_post_is_repeated_under_the_same
     assert condition(young, names.SCALING_BLOCKED) is None
     blocked = condition(old, names.SCALING_BLOCKED)
     assert blocked is not None
-    assert "1 creates are not observed yet" in blocked["message"]
+    assert "1 create is not observed yet" in blocked["message"]
 
 
 def test_an_expectation_that_is_never_seen_is_read_live_and_dropped() -> None:
@@ -388,7 +388,7 @@ def test_a_pool_at_its_maximum_says_so_and_does_not_loop() -> None:
     )
     found = condition(made, names.CAPACITY_EXHAUSTED)
     assert found is not None
-    assert found["message"] == "1 pods are asked for, and all 2 of poolMax are in use"
+    assert found["message"] == "1 pod is asked for, and all 2 of poolMax are in use"
     assert made.again is None
     assert (made.status or {})["targetReason"] == "poolMax"
 
@@ -446,3 +446,9 @@ def test_a_full_pass_over_ten_thousand_pods_is_quick() -> None:
     started = time.process_time()
     plan(facts)
     assert time.process_time() - started < 0.3
+
+
+def test_a_pool_whose_waiters_meet_the_cap_over_all_pools_looks_again_by_itself() -> None:
+    waiting = [WaitingBox(box=box("b1"), slots=(0,))]
+    assert plan(view(pool("0/0 0/10"), [], waiting=waiting, room=0)).again == 5.0
+    assert plan(view(pool("0/0 0/10"), [], room=0)).again is None

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from osb.api import names
-from osb.decide.route import Context, route
+from osb.decide.route import route
+from osb.decide.route_raw import Context
 from osb.facts.adds import EVERY_POOL, Add
 from osb.facts.pod import PodFact
 
@@ -395,3 +396,43 @@ def test_a_thousand_events_route_in_well_under_a_second() -> None:
     for _ in range(1000):
         route("batchsandbox", old, new, AGREES)
     assert time.process_time() - started < 0.5
+
+
+# -- edits of what we keep on a sandbox ------------------------------------------------------------------------------
+
+
+def test_endpoints_are_news_only_when_they_are_not_those_of_the_pods() -> None:
+    old, new = box(), annotated(box(), names.ENDPOINTS, '["10.0.0.1"]')
+    assert route("batchsandbox", old, new, AGREES) == ()
+    forged = Context(ledger_agrees=True, endpoints_agree=False)
+    assert woken(route("batchsandbox", old, new, forged)) == {B7}
+    assert woken(route("batchsandbox", new, old, forged)) == {B7}
+    assert woken(route("batchsandbox", None, new, forged)) == {B7, WARM}
+
+
+def test_a_record_whose_end_leaves_another_pool_in_force_wakes_both() -> None:
+    moved = annotated(box(poolRef="cold"), names.ALLOC_STATUS, RECORD)
+    assert woken(route("batchsandbox", moved, box(poolRef="cold"), AGREES)) == {WARM, COLD, B7}
+
+
+def test_a_record_that_names_fewer_slots_wakes_its_sandbox_and_one_that_names_more_does_not() -> None:
+    fewer = orjson.dumps({"pods": ["p1"], "poolRef": "warm"}).decode()
+    two, one = (annotated(box(), names.ALLOC_STATUS, text) for text in (RECORD, fewer))
+    assert woken(route("batchsandbox", two, one, AGREES)) == {B7}
+    assert route("batchsandbox", one, two, AGREES) == ()
+
+
+def test_a_record_that_can_be_read_again_wakes_its_pool_although_the_ledger_agrees() -> None:
+    broken, good = annotated(box(), names.ALLOC_STATUS, "{broken"), annotated(box(), names.ALLOC_STATUS, RECORD)
+    adds = route("batchsandbox", broken, good, AGREES)
+    assert woken(adds) == {WARM, B7} and due(adds, WARM).deep
+
+
+@pytest.mark.parametrize("how", ["paused", "timed out"])
+def test_a_sandbox_that_is_back_in_the_line_wakes_its_pool(how: str) -> None:
+    timeout = {"type": "PodFailed", "status": "True", "reason": "AllocationTimeout"}
+    status = {"phase": "Paused"} if how == "paused" else {"observedGeneration": 1, "conditions": [timeout]}
+    aside = {**box(), "status": status}
+    back = {**changed(aside, expireTime="2100-01-01T00:00:00Z"), "status": {**status, "phase": "Pending"}}
+    assert WARM in woken(route("batchsandbox", aside, back, AGREES))
+    assert WARM not in woken(route("batchsandbox", back, copy.deepcopy(back), AGREES))

@@ -74,7 +74,7 @@ def test_not_ready_held_pods_do_not_use_up_the_budget() -> None:
 def test_nothing_is_created_or_removed_while_a_create_is_unobserved() -> None:
     decision = scale(Numbers(ready=9, pending=1, unseen=1), band(0, 2, 0, 10))
     assert (decision.create, decision.delete) == (0, 0)
-    assert decision.blocked == "1 creates are not observed yet"
+    assert decision.blocked == "1 create is not observed yet"
 
 
 def test_a_cap_over_all_pools_limits_creates() -> None:

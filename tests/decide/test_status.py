@@ -486,3 +486,20 @@ def test_the_owner_of_a_pod_is_the_uid_and_not_the_name() -> None:
     assert pod().owner_uid == UID
     written = box_status(view(box(), pod(owner_uid="earlier-incarnation")))
     assert written["replicas"] == 0
+
+
+def test_a_pool_deleted_without_its_pods_is_told_with_their_names() -> None:
+    spec = box(poolRef="warm", record={"pods": ["w1"], "poolRef": "warm", "poolUID": "u1"}, status=status("Succeed"))
+    lost = box_status(view(spec, pool_deleted=True, left_behind=("w1",)))
+    (told_,) = [c["message"] for c in lost["conditions"] if c["type"] == "PodFailed"]
+    assert lost["phase"] == "Failed" and "[w1]" in told_ and "its pods with it" not in told_
+
+
+def test_a_sandbox_whose_record_cannot_be_read_waits_for_its_record_and_not_for_a_pod() -> None:
+    spec = box(poolRef="warm", annotations={names.ALLOC_STATUS: "{broken"})
+    written = box_status(view(spec))
+    assert told(written["conditions"]) == {"Progressing": "RecordUnreadable", "Quarantined": "RecordUnreadable"}
+    # When it is put right, the old reason is forgotten
+    after_ = replace(box(poolRef="warm"), status=written, phase="Pending")
+    (now,) = box_status(view(after_))["conditions"]
+    assert now["message"].startswith("NoReadyPod")

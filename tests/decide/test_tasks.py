@@ -347,3 +347,10 @@ def test_in_a_pod_of_its_own_the_sandbox_replaces_a_foreign_task() -> None:
 def test_the_observation_is_chosen_by_name_among_several() -> None:
     step = tasks.step(view(nodes=[node()], answers={"u0": says(ended("other-0"), "b-0")}))
     assert step.nodes[0].state == RUNNING
+
+
+def test_a_pending_task_forgets_an_executor_that_was_asked_in_vain_when_its_pod_is_gone() -> None:
+    silent = Node(index=0, pod="p9", fails=3, error="recovering: refused")
+    step = tasks.step(view(pods=[], nodes=[silent]))
+    assert step.nodes[0] == Node(index=0)
+    assert step.counters == TaskCounters(pending=1)

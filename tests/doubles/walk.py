@@ -6,20 +6,26 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from osb.api import batchsandbox, claims
+from osb.api import batchsandbox, claims, names
 from osb.api.key import POOL
 from osb.errors import ApiError
+from osb.reconcile.handle import handle
+from tests.doubles.following import dirty, rest, undone
 from tests.doubles.stepping import At, Stepping, kill
 
 POOLS = ("warm", "cold")
 SIZE = (1, 3, 0, 30)
+NO_FINALIZERS = {"finalizers": None}
 
 
 class Walk:
-    """`steps(n)` plays n events, checking after every pass; `end()` stops all faults and looks at the fixed point."""
+    """`steps(n)` plays n events, checking after every pass; `end()` stops all faults and looks at the fixed point.
 
-    def __init__(self, run: Stepping, seed: int) -> None:
-        self.run, self.passes, self.dice = run, run.passes, random.Random(seed)
+    `asked`: only the queue's own passes run, without faults, so that `rests()` shows whether a wake-up was lost.
+    """
+
+    def __init__(self, run: Stepping, seed: int, *, asked: bool = False) -> None:
+        self.run, self.passes, self.dice, self.asked = run, run.passes, random.Random(seed), asked
         self.count = 0
         self.told: list[str] = []
         for pool in POOLS:
@@ -27,13 +33,20 @@ class Walk:
 
     def steps(self, number: int) -> None:
         for _ in range(number):
-            event = self.dice.choice(EVENTS)
+            event = self.dice.choice(EVENTS + EDITS)
             self.told.append(event.__name__.strip("_"))
             try:
                 event(self)
             except ApiError as error:  # a user's request that came too late
                 self.told[-1] += f" ({type(error).__name__})"
-            self._passes()
+            self._turn()
+
+    def rests(self) -> None:
+        """When nothing asks for a pass any more, no pass would do anything."""
+        self.told += [f"asked: {one}" for one in rest(self.passes)]
+        self.run.check()
+        left = undone(self.passes)
+        assert not left, "nobody asks for a pass that would do this:\n" + "\n".join(left) + "\n" + self.run.told()
 
     def end(self) -> None:
         self.run.sim.clear_faults()
@@ -62,6 +75,20 @@ class Walk:
             self.run.once(kind, name, hook, deep=self.dice.random() < 0.6, sync=self.dice.random() < 0.7)
             self.told.append(f"{kind} {name}" + (f" with a fault at {hook.seen[-1]}" if hook.done else ""))
             self.run.sim.clear_faults()
+
+    def _turn(self) -> None:
+        if self.asked:
+            self._asked_passes()
+        else:
+            self._passes()
+
+    def _asked_passes(self) -> None:
+        """Some of those that the queue wants now, in any order."""
+        self.passes.sync()
+        wanted = dirty(self.passes)
+        for one in self.dice.sample(wanted, self.dice.randint(0, len(wanted))):
+            self.told.append(f"asked: {one.key.text}: {one.reason} -> {handle(self.passes.world, one.key)}")
+            self.run.check()
 
     def _fault(self) -> Callable[[], None]:
         writes: dict[str, Any] = {"methods": ["PATCH", "POST", "DELETE"], "count": self.dice.randint(1, 2)}
@@ -116,6 +143,59 @@ class Walk:
     def a_label_changes(self) -> None:
         if box := self._box():
             self.passes.patch("batchsandbox", box.name, {"metadata": {"labels": {"x": str(self.dice.random())}}})
+
+    # -- edits of what the controller keeps on a sandbox -----------------------------------------------------------
+
+    def _edited(self) -> Any:
+        """A sandbox whose marks somebody edits: what it had is no longer sure to be its."""
+        box = self._box()
+        if box and box.record is not None:
+            self.run.lost.update(pod for pod in box.record.pods if pod)
+        return box
+
+    def a_record_is_removed(self) -> None:
+        if box := self._edited():
+            self.passes.annotate("batchsandbox", box.name, alloc_status=None, endpoints=None)
+
+    def a_record_gets_unreadable(self) -> None:
+        if (box := self._edited()) and box.record is not None:
+            good = box.annotations[names.ALLOC_STATUS]
+            self.passes.annotate("batchsandbox", box.name, alloc_status=["no record"])
+            self._turn()
+            if self.dice.random() < 0.5:
+                self.passes.annotate("batchsandbox", box.name, alloc_status=None)
+            else:
+                body = {"metadata": {"annotations": {names.ALLOC_STATUS: good}}}
+                self.passes.patch("batchsandbox", box.name, body)
+
+    def a_finalizer_is_removed(self) -> None:
+        if box := self._box():
+            self.passes.patch("batchsandbox", box.name, {"metadata": {"resourceVersion": box.version, **NO_FINALIZERS}})
+
+    def a_manifest_is_sent_again(self) -> None:
+        if box := self._edited():
+            meta = {"resourceVersion": box.version, "annotations": None, **NO_FINALIZERS}
+            self.passes.patch("batchsandbox", box.name, {"metadata": meta})
+
+    def endpoints_are_edited(self) -> None:
+        if box := self._box():
+            text = self.dice.choice([None, ["6.6.6.6"], "nonsense"])
+            self.passes.annotate("batchsandbox", box.name, endpoints=text)
+
+    def a_release_is_edited(self) -> None:
+        if box := self._edited():
+            pods = self.dice.choice([[], ["nobodys"], list(box.release[:1])])
+            self.passes.annotate("batchsandbox", box.name, alloc_release={"pods": pods})
+
+    def a_release_is_forgotten(self) -> None:
+        if box := self._edited():
+            self.passes.annotate("batchsandbox", box.name, alloc_release=None, alloc_released=None)
+
+    def a_sandbox_changes_pools(self) -> None:
+        if box := self._box():
+            self.passes.patch("batchsandbox", box.name, {"spec": {"poolRef": self.dice.choice(POOLS)}})
+
+    # -- pods and pools --------------------------------------------------------------------------------------------
 
     def pods_get_ready(self) -> None:
         self.passes.ready()
@@ -180,4 +260,8 @@ EVENTS: list[Callable[[Walk], None]] = [
     Walk.pods_get_ready, Walk.pods_get_ready, Walk.a_pod_goes, Walk.a_pod_fails, Walk.a_pod_flaps,
     Walk.a_pool_gets_another_size, Walk.a_template_changes, Walk.a_pool_is_held, Walk.redis_is_emptied,
     Walk.a_pool_goes_and_comes,
+]  # fmt: skip
+EDITS: list[Callable[[Walk], None]] = [
+    Walk.a_record_is_removed, Walk.a_record_gets_unreadable, Walk.a_finalizer_is_removed, Walk.a_manifest_is_sent_again,
+    Walk.endpoints_are_edited, Walk.a_release_is_edited, Walk.a_release_is_forgotten, Walk.a_sandbox_changes_pools,
 ]  # fmt: skip

@@ -19,21 +19,25 @@ from tests.doubles.walk import Walk
 
 WALKS = int(os.environ.get("WALKS", "0"))  # 0: as many as fit into the time
 FROM = int(os.environ.get("WALKS_FROM", str(int(time.time()) * 100)))
-SECONDS = 20.0
+SECONDS = 15.0
 LENGTH = 25
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("asked", [False, True], ids=["any pass", "asked passes"])
 def test_no_history_breaks_an_invariant_and_each_comes_to_rest(
-    store: Store, client: Kube, simulated: SimCluster
+    store: Store, client: Kube, simulated: SimCluster, asked: bool
 ) -> None:
+    """With asked passes only, rest means too that no pass would do anything: whoever could be served has asked."""
     end, number = time.monotonic() + SECONDS, FROM
     while number < FROM + WALKS if WALKS else time.monotonic() < end:
         store.redis.flushall()
         passes = Passes(store, client)
-        walk = Walk(Stepping(passes, simulated), number)
+        walk = Walk(Stepping(passes, simulated), number, asked=asked)
         try:
             walk.steps(LENGTH)
+            if asked:
+                walk.rests()
             walk.end()
         except AssertionError as error:
             lines = "\n".join(walk.told)

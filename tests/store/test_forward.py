@@ -10,7 +10,8 @@ import pytest
 
 from osb.api import batchsandbox, names
 from osb.api.key import Key
-from osb.decide.route import Context, route
+from osb.decide.route import route
+from osb.decide.route_raw import Context
 from osb.errors import Gone
 from osb.facts.adds import Add
 from osb.facts.index import entry

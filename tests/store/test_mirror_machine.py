@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from osb.api.key import Key
-from osb.decide.route import Context
+from osb.decide.route_raw import Context
 from osb.errors import Gone
 from osb.facts.adds import Add
 from osb.facts.index import Entry
