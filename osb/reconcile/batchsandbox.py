@@ -90,7 +90,8 @@ def _follow_up(p: Pass, view: BatchView, done: Applied) -> None:
 
 
 def _concerns_tasks(view: BatchView, done: Applied, phase: str) -> bool:
-    """More than counters were written, or a pod with an address has no task: new in its slot, or Redis forgot.
+    """More than counters were written, a slot was cut whose task or result is still there, or a pod with an address
+    has no task: new in its slot, or Redis forgot.
 
     Counters come from the tasks' pass: to wake it for them would poll every executor again for each end of a task.
     """
@@ -98,6 +99,8 @@ def _concerns_tasks(view: BatchView, done: Applied, phase: str) -> bool:
         return True
     if view.tasks is None:
         return False
+    if any(slot >= view.spec.replicas for slot in view.tasks.busy):
+        return True
     pods = boxslots.listed(view).items()
     return any(pod.live and pod.ip and slot not in view.tasks.busy for slot, pod in pods)
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from osb.api import names, times
+from osb.api.key import TASKS, Key
 from osb.errors import Conflict, Refused
 from osb.reconcile.contract import After, Retry
 from osb.sim import SimCluster
@@ -205,3 +206,26 @@ def test_a_sandbox_of_a_missing_pool_says_so_until_the_pool_appears(passes: Pass
     passes.pool_pass()
     assert passes.condition("batchsandbox", "b", names.PROGRESSING) is None
     assert len(passes.record()) == 1
+
+
+def test_a_cut_slot_whose_result_is_still_there_wakes_the_tasks_for_it(passes: Passes) -> None:
+    task = {"spec": {"process": {"command": ["true"]}}}
+    passes.own(taskTemplate=task)
+    passes.box_pass()
+    passes.box_pass()
+    tasks = Key(TASKS, passes.ns, "b")
+
+    def woken() -> bool:
+        """Since the last look."""
+        asked = passes.store.queue.begin(tasks, "look").state == "run"
+        passes.store.queue.end(tasks, "look", "done", progress=True)
+        return asked
+
+    woken()
+    for known, wakes in (('{"v":1,"ok":"0"}', False), ('{"v":1,"ok":"0-1"}', True)):
+        body = {"metadata": {"annotations": {names.TASK_RESULTS: known}}}
+        passes.kube.patch("batchsandbox", passes.ns, "b", body)
+        passes.sync()
+        woken()
+        passes.box_pass(deep=False)
+        assert woken() is wakes
