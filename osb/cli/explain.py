@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from osb.api.problem import Problem
+from osb.api.validate import problems
 from osb.cli import output as out
 from osb.cli import tasklook
 from osb.cli.context import UNTOLD, Kind, Kubeconfig, Name, Namespace, Output, Reach, RedisUrl, key_of, reach
@@ -47,6 +49,7 @@ def _data(reach: Reach, found: Look) -> dict[str, Any]:
     return {
         "kind": found.key.kind, "namespace": found.key.namespace, "name": found.key.name,
         "status": found.raw.get("status"),
+        "problems": [{"field": one.field, "message": one.message, "level": one.level} for one in _problems(found)],
         "waiting": None if found.waiting is None else {
             "code": found.waiting.code, "detail": found.waiting.detail, "missing": found.waiting.missing},
         "position": found.position or None, "line": found.line, "pause": found.pause or None,
@@ -145,6 +148,7 @@ def _common(reach: Reach, found: Look) -> None:
     out.section("conditions", (
         f"{c['type']}={c.get('status')} {c.get('reason') or ''}  {c.get('message') or ''} "
         f"(for {out.age(c.get('lastTransitionTime'))})" for c in status.get("conditions") or ()))  # fmt: skip
+    out.section("wrong in it", _some([str(one) for one in _problems(found)]))
     out.section("why", _some(found.plan.reasons))
     acts = words(found.plan.actions) + [f"status {change}" for change in status_changes(found.raw, found.plan)]
     again = "" if found.plan.again is None else f"then looks again in {out.span(found.plan.again)}"
@@ -152,6 +156,11 @@ def _common(reach: Reach, found: Look) -> None:
     out.section("the next pass would", [*(acts or ["change nothing"]), *([again] if again else [])])
     out.section("queue", _queue(reach, found))
     out.section("lately", (entry_text(entry) for entry in _journal(reach, found)))
+
+
+def _problems(found: Look) -> list[Problem]:
+    """What cannot be used of the object, and what has no effect."""
+    return problems(str(found.raw.get("kind") or found.key.kind), found.raw)
 
 
 def _some(lines: Sequence[str]) -> list[str]:

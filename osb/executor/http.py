@@ -19,6 +19,8 @@ from osb.executor.table import Refused, Table
 HEAD_LIMIT = 16 << 10
 BODY_LIMIT = 1 << 20
 TIMEOUT = 30.0  # for one request, and for a quiet kept connection
+LINGER = 2.0  # seconds, and bytes below: of a refused body that is still being sent
+LINGER_LIMIT = 8 << 20
 
 Answer = tuple[int, str, bytes]
 
@@ -49,6 +51,7 @@ class Server:
         words = head[0].split(" ")
         fields = {name.strip().lower(): value.strip() for name, _, value in (h.partition(":") for h in head[1:])}
         keep = fields.get("connection", "").lower() != "close" and words[-1] == "HTTP/1.1"
+        unread = False
         if len(words) != 3:
             answer, keep = _failed(HTTPStatus.BAD_REQUEST, "malformed request line"), False
         else:
@@ -56,10 +59,11 @@ class Server:
                 async with asyncio.timeout(TIMEOUT):
                     body = await _body(reader, fields)
             except wire.BadRequest as bad:
-                answer, keep = _failed(HTTPStatus.BAD_REQUEST, str(bad)), False
+                answer, keep, unread = _failed(HTTPStatus.BAD_REQUEST, str(bad)), False, True
             else:
                 if body is None:
-                    answer, keep = _failed(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large"), False
+                    answer = _failed(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
+                    keep, unread = False, True
                 else:
                     answer = self._answer(words[0], words[1].partition("?")[0], fields, body)
         status, kind, text = answer
@@ -71,6 +75,8 @@ class Server:
         writer.write(("\r\n".join(reply) + "\r\n\r\n").encode() + text)
         async with asyncio.timeout(TIMEOUT):
             await writer.drain()
+        if unread:
+            await _linger(reader, writer)
         return keep
 
     def _answer(self, method: str, path: str, fields: dict[str, str], body: bytes) -> Answer:
@@ -122,6 +128,16 @@ def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> Answer:
 
 def _failed(status: HTTPStatus, message: str) -> Answer:
     return status, "application/json", wire.error(status.phrase, message)
+
+
+async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Take some of the rest: a client that still sends when we close gets a reset and never sees the answer."""
+    left = LINGER_LIMIT
+    with contextlib.suppress(TimeoutError, OSError):
+        writer.write_eof()
+        async with asyncio.timeout(LINGER):
+            while left > 0 and (part := await reader.read(1 << 16)):
+                left -= len(part)
 
 
 async def _body(reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes | None:

@@ -74,6 +74,20 @@ def test_explain_of_a_served_sandbox_shows_its_pods_and_how_it_got_them(osbctl: 
     assert "allocated: default/warm default/pair" in said
 
 
+def test_explain_lists_what_is_wrong_in_an_object_and_what_has_no_effect(
+    osbctl: Osbctl, installation: Installation
+) -> None:
+    body = box_body("odd", 1)
+    body["spec"] |= {"poolRef": "nowhere", "taskTemplate": {"spec": {"timeoutSeconds": 3}}, "shardPatches": [{}]}
+    installation.kube.create("batchsandbox", "default", body)
+    said = osbctl("explain", "sandbox", "odd").out
+    assert "spec.taskTemplate.spec.process: is missing: there is nothing to run" in said
+    assert "spec.shardPatches: apply only to pods made from a template" in said
+    data = json.loads(osbctl("explain", "sandbox", "odd", "-o", "json").out)
+    assert {"spec.taskTemplate.spec.process", "spec.shardPatches"} <= {one["field"] for one in data["problems"]}
+    installation.kube.delete("batchsandbox", "default", "odd")
+
+
 @pytest.fixture
 def misfit(installation: Installation) -> Iterator[str]:
     """A sandbox for any pool whose image no pool has, as its status says."""

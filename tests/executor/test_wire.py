@@ -105,6 +105,7 @@ def test_a_start_that_fails_is_a_500_and_leaves_no_task(executor: Running) -> No
         ("GET", "/tasks/none", None, 404),
         ("DELETE", "/tasks/none", None, 204),
         ("POST", "/setTasks", b" " * (1 << 20) + b"[]", 413),
+        ("POST", "/setTasks", b" " * (6 << 20), 413),
         ("GET", "/health", None, 200),
     ],
     ids=lambda value: repr(value)[:40],
