@@ -18,9 +18,10 @@ from osb.api.batchsandbox import BoxSpec
 from osb.apply.hand import Hand
 from osb.apply.status import write_status
 from osb.decide import claim as records
+from osb.decide.endpoints import endpoints
 from osb.decide.lost import replaced_losses
 from osb.decide.pause import acknowledged
-from osb.decide.status import box_status, endpoints
+from osb.decide.status import box_status
 from osb.errors import ApiError, NotFound, Unavailable
 from osb.facts.boxview import BatchView
 from osb.facts.pod import PodFact

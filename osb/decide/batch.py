@@ -15,6 +15,7 @@ from osb.api import claims, names, times
 from osb.decide import boxevents, boxslots, claim, leaving, pause, restorable, resuming
 from osb.decide.batchpods import PodWork, pod_work
 from osb.decide.boxevents import BOX
+from osb.decide.endpoints import endpoints
 from osb.decide.expire import Expiry, expiry
 from osb.decide.lost import told_loss
 from osb.decide.moves import SOON, STEP, Move
@@ -29,7 +30,7 @@ from osb.decide.plan import (
     Wake,
     event,
 )
-from osb.decide.status import Change, allocation_deadline, box_status, endpoints, pod_failures
+from osb.decide.status import Change, allocation_deadline, box_status, pod_failures
 from osb.facts.boxview import BatchView, Waiting
 
 TOLD = 5  # Events about as many bad patches; the condition names all slots

@@ -1,9 +1,9 @@
-"""Status and endpoints of a sandbox, from a view. Pure, so whoever knows the facts first may write them.
+"""The status of a sandbox, from a view. Pure, so whoever knows the facts first may write it.
 
 In: a `BatchView` and, from `osb.decide.pause`, an optional `Change`. Out: the whole status (every counter,
-explicit empties, so that a merge patch also clears) and the endpoint list by slot. The pool's fast pass calls the
-same functions for a sandbox that it has just granted pods: a view of its spec and the granted pods by slot is
-enough. Rules: spec/batchsandbox.md 10 and 11, spec/additions.md 2.2, spec/clients.md 4. Next: `osb.apply.status`.
+explicit empties, so that a merge patch also clears). The pool's fast pass calls the same functions for a sandbox
+that it has just granted pods: a view of its spec and the granted pods by slot is enough. Rules:
+spec/batchsandbox.md 10 and 11, spec/additions.md 2.2, spec/clients.md 4. Next: `osb.apply.status`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from osb.api.record import Record
 from osb.decide import boxslots, taskgen
 from osb.decide.boxfail import Failing, failing
 from osb.decide.conditions import Conditions, stored
+from osb.decide.endpoints import SUSPENDED
 from osb.decide.lost import lost_count, told_loss, told_pods
 from osb.decide.plan import names_text
 from osb.decide.waittext import waiting_message
 from osb.facts.boxview import BatchView
 
-SUSPENDED = (names.PAUSING, names.PAUSED)
 _PAUSED = "Sandbox is paused"
 _TASKS = ("taskRunning", "taskSucceed", "taskFailed", "taskUnknown", "taskPending")
 _FAILURES = (names.POD_FAILED, names.RESUME_FAILED, names.PAUSE_FAILED)
@@ -103,21 +103,6 @@ def box_status(view: BatchView, change: Change = NO_CHANGE) -> dict[str, Any]:
     }
 
 
-def endpoints(view: BatchView, *, phase: str | None = None) -> list[str] | None:
-    """The addresses to publish, position = slot; None when what is published is already right.
-
-    "" stands for a slot that is absent, terminating, terminal or not yet addressed; the list is empty when no slot
-    is listed, and while pausing or paused. The annotation is never created empty. `phase` is the phase about to be
-    written, if it changes.
-    """
-    found = [] if (phase or view.spec.phase) in SUSPENDED else _addresses(view)
-    published = view.spec.endpoints
-    present = names.ENDPOINTS in view.spec.annotations
-    if (not found and not present) or (published is not None and list(published) == found):
-        return None
-    return found
-
-
 def without_types(status: Mapping[str, Any], allowed: frozenset[str]) -> dict[str, Any]:
     """The status as a server with older CRDs accepts it: other condition types move into Progressing's message."""
     kept = [c for c in status["conditions"] if c["type"] in allowed]
@@ -143,7 +128,7 @@ def allocation_deadline(view: BatchView) -> float | None:
     return (since + timedelta(seconds=spec.allocation_timeout) - view.now).total_seconds()
 
 
-# -- counters and addresses ----------------------------------------------------------------------------------
+# -- counters ------------------------------------------------------------------------------------------------
 
 
 def _counters(view: BatchView) -> dict[str, int]:
@@ -165,18 +150,6 @@ def _task_counters(view: BatchView, phase: str) -> dict[str, int]:
     if phase == names.PAUSED:
         counts |= {"taskRunning": 0, "taskUnknown": 0, "taskPending": 0}
     return counts
-
-
-def _addresses(view: BatchView) -> list[str]:
-    pods = {slot: pod for slot, pod in boxslots.listed(view).items() if slot < view.spec.replicas}
-    last = max(pods, default=-1)
-    record = view.spec.record
-    if record is not None and claims.pooled(view.spec) and not view.spec.detaching:
-        back = boxslots.given_back(view)
-        known = {*range(min(len(record.pods), view.spec.replicas)), *pods}  # a grant adds slots beyond the record
-        last = max((s for s in known if s not in back), default=last)
-    usable = {slot: pod.ip for slot, pod in pods.items() if not pod.deleting and not pod.terminal}
-    return [usable.get(slot, "") for slot in range(last + 1)]
 
 
 # -- phase ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ from osb.api import names
 from osb.api.batchsandbox import BoxSpec
 from osb.decide import taskresults
 from osb.decide.plan import EmitEvent, event
-from osb.decide.taskmoves import Work
 from osb.decide.tasknode import (
     ASSIGNED,
     BY_DELETE,
@@ -51,6 +50,7 @@ from osb.decide.tasknode import (
     task_name,
 )
 from osb.decide.taskresults import Results
+from osb.decide.taskstops import Work
 from osb.decide.taskview import DELETE, HOLD, PAUSE, RUN, Call, DriveView, PodDelete, Step
 from osb.facts.boxview import TaskSummary
 

@@ -14,15 +14,14 @@ pass decided on; without one, the answer may contain somebody else's change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
-import orjson
 
-from osb.api import batchsandbox, claims, names
-from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT, Key, of_member
+from osb.api import batchsandbox
+from osb.api.key import BATCHSANDBOX, Key, of_member
 from osb.decide.route import route as route_table
 from osb.decide.route_raw import Context
 from osb.errors import Gone
@@ -34,19 +33,16 @@ from osb.facts.pod import decode as decode_pod
 from osb.obs import unread
 from osb.store import keys, published
 from osb.store.mirror import Answer, Delete, MirrorEntry, Moved, Opening, Put, entry_of, parts
+from osb.store.news import NEEDS, PODS, RECONCILED, Fact, context_of, endpoints, fact, later, newer, question
 
 if TYPE_CHECKING:
     from osb.store.client import Store
 
 R = TypeVar("R")
 Object = dict[str, Any]
-Fact = Mapping[str, Any] | PodFact
 EntryOf = Callable[[str, Object], Entry]
 Route = Callable[[str, Any, Any, Context], tuple[Add, ...]]
 
-_PODS = ("poolpod", "boxpod")
-_NEEDS = {"poolpod": "holders", "batchsandbox": "claims", "pool": "stars"}
-_RECONCILED = {"pool": POOL, "batchsandbox": BATCHSANDBOX, "snapshot": SNAPSHOT}
 _ROUNDS = 20  # writers that meet on one object this often in a row are not writers but a fault
 
 
@@ -94,7 +90,7 @@ class _Item:
     @property
     def old(self) -> bool:
         """The mirror has this version, or a newer one."""
-        return self.known.entry is not None and not _newer(self.version, self.known.entry.version)
+        return self.known.entry is not None and not newer(self.version, self.known.entry.version)
 
 
 class Forwarder:
@@ -136,7 +132,7 @@ class Forwarder:
         seen: set[str] = set()
         version = ""
         for page in pages:
-            version = page.version if not version or _newer(version, page.version) else version
+            version = page.version if not version or newer(version, page.version) else version
             for part in parts(page.items):
                 seen.update(_name(obj) for obj in part)
                 self._put(kind, self._items(kind, part), rules)
@@ -235,10 +231,10 @@ class Forwarder:
 
         Returns those that can be read. The others are read live by their own passes, which say what is wrong.
         """
-        questions = [(item, unread.tried(*item.state(kind), _question, kind, item)) for item in items]
+        questions = [(item, unread.tried(*item.state(kind), question, kind, item.name, item.new)) for item in items]
         asked = [(item, question) for item, question in questions if question is not None]
         self._store.queue.add(add for item, question in questions if question is None for add in _own_key(kind, item))
-        args: list[Any] = [_NEEDS.get(kind, "none"), keys.index_prefix("batchsandbox"), keys.LEDGER]
+        args: list[Any] = [NEEDS.get(kind, "none"), keys.index_prefix("batchsandbox"), keys.LEDGER]
         args += [msgspec.msgpack.encode(question) for _, question in asked]
         if not asked:
             return []
@@ -247,7 +243,7 @@ class Forwarder:
         found: list[_Item] = []
         for (item, _), (raw, extra) in zip(asked, reply, strict=True):
             entry = latest.get(item.name) or entry_of(raw)
-            item.known = _Known(entry, _context(kind, extra))
+            item.known = _Known(entry, context_of(kind, extra))
             if chained and not item.old:
                 made = item.entry = item.entry or unread.tried(
                     *item.state(kind), self._entry, kind, cast(Object, item.new)
@@ -269,13 +265,13 @@ class Forwarder:
         text = str(meta.get("resourceVersion") or "")
         version = text if text.isdecimal() else "0"
         name = _name(obj)
-        if kind not in _PODS:
+        if kind not in PODS:
             return _Item(name, version, obj)
         entry = self._entry(kind, obj)
         return _Item(name, version, decode_pod(entry.doc), entry)
 
     def _adds(self, kind: str, item: _Item, rules: _Rules) -> tuple[Add, ...]:
-        old = _fact(kind, item.known.entry) or (item.last if item.new is None else None)
+        old = fact(kind, item.known.entry) or (item.last if item.new is None else None)
         if old is None and item.new is None:
             return ()
         context = unread.tried(*item.state(kind), self._judged, kind, item, old, rules) or item.known.context
@@ -283,7 +279,7 @@ class Forwarder:
         if rules.everything:
             if item.new is not None:
                 adds += self._routed(kind, item, None, context)
-            return tuple(_later(kind, item.name, adds))
+            return tuple(later(kind, item.name, adds))
         if rules.ours:
             return tuple(add for add in adds if add.key != rules.own or add.at_ms is not None)
         return adds
@@ -297,7 +293,7 @@ class Forwarder:
         """Are the endpoints that changed those of the pods? Seldom asked: our own writes are left out, and known
         when their events come."""
         context, new = item.known.context, item.new
-        if kind != BATCHSANDBOX or rules.ours or new is None or _endpoints(old) == _endpoints(new):
+        if kind != BATCHSANDBOX or rules.ours or new is None or endpoints(old) == endpoints(new):
             return context
         box = batchsandbox.parse(cast(Object, new))
         right = published.rightly(self._store.mirror, box, ledger_agrees=context.ledger_agrees)
@@ -305,7 +301,7 @@ class Forwarder:
 
 
 def _own_key(kind: str, item: _Item, reason: str = "it cannot be mirrored") -> tuple[Add, ...]:
-    return (Add(key=of_member(_RECONCILED[kind], item.name), reason=reason),) if kind in _RECONCILED else ()
+    return (Add(key=of_member(RECONCILED[kind], item.name), reason=reason),) if kind in RECONCILED else ()
 
 
 def _name(obj: Object) -> str:
@@ -345,68 +341,13 @@ def _as_put(kind: str, item: _Item, adds: tuple[Add, ...]) -> Put:
     )
 
 
-def _question(kind: str, item: _Item) -> tuple[Any, ...]:
-    """What `mirror_before_v1` is asked about one object."""
-    if kind != "batchsandbox" or not isinstance(item.new, Mapping):
-        return (item.name, "", "", (), ())
-    box = batchsandbox.parse(item.new)
-    pool = claims.effective_pool(box)[0] or claims.busy_pool(box)
-    if pool in ("", "*") or box.record_error is not None:
-        return (item.name, "", "", (), ())
-    recorded = box.record.pods if box.record is not None else ()
-    held = claims.claims(box)
-    claimed = tuple(held[slot][0] if slot in held else "" for slot in range(len(recorded)))
-    return (item.name, f"{box.namespace}/{pool}", box.uid, claimed, recorded)
-
-
-def _context(kind: str, extra: Any) -> Context:
-    need = _NEEDS.get(kind)
-    if need == "holders":
-        return Context(holders=tuple(name.decode() for name in extra))
-    if need == "stars":
-        return Context(star=tuple(name.decode() for name in extra))
-    return Context(ledger_agrees=need == "claims" and extra == 1)
-
-
 def _retried(item: _Item, answer: Answer) -> _Item:
     item.known = _Known(answer.current, item.known.context)
     return item
 
 
-def _fact(kind: str, entry: MirrorEntry | None) -> Fact | None:
-    if entry is None:
-        return None
-    if kind in _PODS:
-        return decode_pod(entry.doc)
-    obj: Object = orjson.loads(entry.doc)
-    return obj
-
-
-def _later(kind: str, name: str, adds: Iterable[Add]) -> Iterator[Add]:
-    """Every key once, class later and deep; due times as they are. Our own kinds add their own key too."""
-    wanted: dict[Key, str] = {}
-    for add in adds:
-        if add.at_ms is not None:
-            yield add
-        else:
-            wanted.setdefault(add.key, add.reason)
-    if kind in _RECONCILED:
-        wanted.setdefault(of_member(_RECONCILED[kind], name), "listed")
-    for key, reason in wanted.items():
-        yield Add(key=key, cls="later", deep=True, reason=reason)
-
-
-def _endpoints(obj: Any) -> object:
-    return (obj["metadata"].get("annotations") or {}).get(names.ENDPOINTS) if obj is not None else None
-
-
 def _version(entry: MirrorEntry | None) -> str:
     return entry.version if entry is not None else ""
-
-
-def _newer(one: str, other: str) -> bool:
-    """Versions are numbers written as text: longer is larger, then byte order."""
-    return (len(one), one) > (len(other), other)
 
 
 def _sum(one: PutSummary, other: PutSummary) -> PutSummary:

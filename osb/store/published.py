@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from osb.api import claims
 from osb.api.batchsandbox import BoxSpec
-from osb.decide.status import endpoints
+from osb.decide.endpoints import endpoints
 from osb.facts.boxview import BatchView
 from osb.facts.pod import PodFact, decode
 from osb.store.mirror import Mirror, MirrorEntry

@@ -9,8 +9,8 @@ import pytest
 from osb.api import names
 from osb.api.batchsandbox import BoxSpec
 from osb.decide.batch import plan
+from osb.decide.endpoints import endpoints
 from osb.decide.plan import EmitEvent, PublishEndpoints
-from osb.decide.status import endpoints
 from tests.doubles.boxes import box, of, pod, view
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from osb.api import names, times
+from osb.decide.endpoints import endpoints
 from osb.decide.lost import replaced_losses
-from osb.decide.status import Change, box_status, endpoints, without_types
+from osb.decide.status import Change, box_status, without_types
 from osb.facts.boxview import TaskSummary, Waiting
 from osb.facts.pod import PodFact
 from tests.doubles.boxes import NOW, UID, after, at, box, condition, pod, starting, status, told, view
