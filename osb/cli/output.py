@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -104,7 +103,3 @@ def span(seconds: float) -> str:
 def clock(ms: int) -> str:
     """Local wall-clock time of an epoch in ms."""
     return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%H:%M:%S.%f")[:-3]
-
-
-def interactive() -> bool:
-    return sys.stdout.isatty()

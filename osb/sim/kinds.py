@@ -144,9 +144,6 @@ class Registry:
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._table.get((group, version, plural))
 
-    def by_kind(self, api_version: str, kind: str) -> Resource | None:
-        return next((r for r in self._table.values() if r.kind == kind and r.api_version == api_version), None)
-
     def all(self) -> list[Resource]:
         return list(self._table.values())
 

@@ -1,6 +1,6 @@
 """The wake-up message as a template, so that Lua can publish it and no process but the workers needs Celery.
 
-In: one message as kombu itself made it (`workers.envelope`), or nothing: `DEFAULT` equals what kombu 5.7 makes.
+In: nothing, since `DEFAULT` equals what the pinned kombu 5.7 makes (a test compares); or one message of another kombu.
 Out: JSON with placeholders, which `lua/queue_lib_v1.lua` fills and pushes on the list that a Celery worker pops.
 
 | placeholder    | stands for                                                                 |
