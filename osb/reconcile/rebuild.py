@@ -64,7 +64,7 @@ def rebuild(p: Pass, pool: PoolSpec) -> bool:
     found = claims_on(pods, boxes, pool)
     trusted = _trusted(p, former, pool)
     shown = {address for box in boxes for address in box.endpoints or () if address}
-    known = not any(_stripped(box) for box in boxes)
+    known = not any(_stripped(box, pool.name) for box in boxes)
     entries = {
         name: entry_of(
             pod, found.get(name, ()), former, trusted=trusted,
@@ -155,13 +155,16 @@ def claims_on(pods: Mapping[str, PodFact], boxes: Sequence[BoxSpec], pool: PoolS
     return found
 
 
-def _stripped(box: BoxSpec) -> bool:
-    """The sandbox has been given pods, and nothing on it tells which.
+def _stripped(box: BoxSpec, pool: str) -> bool:
+    """The sandbox has been given pods, as its finalizer or its status says, and nothing on it tells which.
 
-    Its record is gone or cannot be read, and it shows no address.
+    Its record is gone or cannot be read, and it shows no address. (A manifest that somebody sends again takes record
+    and finalizer with it, but not the status.)
     """
-    given = names.FINALIZER_POOL in box.finalizers and (box.record is None or box.record_error is not None)
-    return given and not any(box.endpoints or ())
+    if (box.record is not None and box.record_error is None) or any(box.endpoints or ()):
+        return False
+    counted = claims.effective_pool(box)[0] == pool and bool(box.status.get("allocated"))
+    return counted or names.FINALIZER_POOL in box.finalizers
 
 
 def entry_of(pod: PodFact, claimed: Sequence[_Claim], former: Former, *, trusted: bool, watched: bool) -> LedgerEntry:

@@ -27,6 +27,7 @@ class Walk:
     def __init__(self, run: Stepping, seed: int, *, asked: bool = False) -> None:
         self.run, self.passes, self.dice, self.asked = run, run.passes, random.Random(seed), asked
         self.count = 0
+        self.erased: set[str] = set()  # pods that a sandbox had before somebody edited its marks
         self.told: list[str] = []
         for pool in POOLS:
             self.passes.pool(pool, *SIZE)
@@ -93,7 +94,7 @@ class Walk:
     def _fault(self) -> Callable[[], None]:
         writes: dict[str, Any] = {"methods": ["PATCH", "POST", "DELETE"], "count": self.dice.randint(1, 2)}
         return self.dice.choice([
-            kill, self._other_worker, self._other_worker, self.passes.store.redis.flushall,
+            kill, self._other_worker, self._other_worker, self.redis_is_emptied,
             lambda: self._add(drop=True, **writes), lambda: self._add(close=True, **writes),
             lambda: self._add(status=409, reason="Conflict", **writes), lambda: self._add(status=503, **writes),
         ])  # fmt: skip
@@ -151,6 +152,7 @@ class Walk:
         box = self._box()
         if box and box.record is not None:
             self.run.lost.update(pod for pod in box.record.pods if pod)
+            self.erased.update(pod for pod in box.record.pods if pod)
         return box
 
     def a_record_is_removed(self) -> None:
@@ -243,7 +245,11 @@ class Walk:
         self.passes.annotate("pool", self.dice.choice(POOLS), hold=self.dice.choice(["true", None]))
 
     def redis_is_emptied(self) -> None:
+        """What was erased from a sandbox was in Redis alone: nothing need tell any more that its pods were used."""
         self.passes.store.redis.flushall()
+        for pod in self.erased:
+            self.run.owners.pop(pod, None)
+        self.erased.clear()
 
     def a_pool_goes_and_comes(self) -> None:
         if self.dice.random() < 0.3:

@@ -203,8 +203,11 @@ def test_an_unreadable_record_without_a_pool_keeps_its_pods_when_redis_is_lost(
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [("][", "shown"), (None, "shown"), ('{"pods":[]}', "shown"), ("][", "taken off too"), (None, "taken off too")],
-)
+    [
+        ("][", "shown"), (None, "shown"), ('{"pods":[]}', "shown"), ("][", "taken off too"), (None, "taken off too"),
+        (None, "and its finalizer"),
+    ],
+)  # fmt: skip
 def test_a_record_that_was_overwritten_while_redis_was_lost_makes_nobody_elses_pod_of_it(
     passes: Passes, simulated: SimCluster, text: str | None, address: str
 ) -> None:
@@ -215,7 +218,10 @@ def test_a_record_that_was_overwritten_while_redis_was_lost_makes_nobody_elses_p
     marks: dict[str, str | None] = {names.ALLOC_STATUS: text}
     if address != "shown":
         marks[names.ENDPOINTS] = None
-    passes.patch("batchsandbox", "b", {"metadata": {"annotations": marks}})
+    meta: dict[str, Any] = {"annotations": marks}
+    if address == "and its finalizer":  # as when its first manifest is sent again: only its status is left
+        meta |= {"finalizers": None, "resourceVersion": passes.get("batchsandbox", "b")["metadata"]["resourceVersion"]}
+    passes.patch("batchsandbox", "b", {"metadata": meta})
     passes.store.redis.flushall()
     # When another sandbox waits for a pod
     passes.box("c", replicas=1)
@@ -223,6 +229,8 @@ def test_a_record_that_was_overwritten_while_redis_was_lost_makes_nobody_elses_p
     # Then it does not get the used one (checked after every pass, too)
     run.served("c")
     assert pod not in passes.record("c")
+    # and one that nobody claims any more is recycled
+    assert text is not None or not passes.there("pod", pod)
 
 
 def test_a_pod_that_was_lost_together_with_redis_is_replaced(passes: Passes, simulated: SimCluster) -> None:
