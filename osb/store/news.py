@@ -69,7 +69,15 @@ def later(kind: str, name: str, adds: Iterable[Add]) -> Iterator[Add]:
 
 
 def endpoints(obj: Any) -> object:
-    return (obj["metadata"].get("annotations") or {}).get(names.ENDPOINTS) if obj is not None else None
+    return _annotation(obj, names.ENDPOINTS)
+
+
+def record(obj: Any) -> object:
+    return _annotation(obj, names.ALLOC_STATUS)
+
+
+def _annotation(obj: Any, name: str) -> object:
+    return (obj["metadata"].get("annotations") or {}).get(name) if obj is not None else None
 
 
 def newer(one: str, other: str) -> bool:
