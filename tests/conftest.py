@@ -18,7 +18,7 @@ hypothesis.settings.register_profile(
     "osb",
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=bool(os.environ.get("CI")),
+    derandomize=bool(os.environ.get("OSB_TEST_FIXED")),
 )
 hypothesis.settings.load_profile("osb")
 

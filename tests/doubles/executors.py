@@ -188,12 +188,16 @@ class Executors:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 
     async def _cancel_all(self) -> None:
-        """Connections that still wait for something end, so that nothing of them is left open."""
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for one in left:
-            one.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.sleep(0)  # transports that were closed just now are called back
+        """Connections that still wait for something end, so that nothing of them is left open.
+
+        More than once: one that was just accepted has its task a moment later, and closed transports are called back.
+        """
+        for _ in range(4):
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for one in left:
+                one.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.sleep(0.02)
 
     def _false(self, kind: str, address: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -171,7 +171,9 @@ class Walk:
                 self.passes.patch("batchsandbox", box.name, body)
 
     def a_finalizer_is_removed(self) -> None:
+        """It may then be deleted at once, and nothing of it is left."""
         if box := self._box():
+            self.erased.update(pod for pod in (box.record.pods if box.record else ()) if pod)
             self.passes.patch("batchsandbox", box.name, {"metadata": {"resourceVersion": box.version, **NO_FINALIZERS}})
 
     def a_manifest_is_sent_again(self) -> None:
