@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from osb.api.problem import Problem
-from osb.api.validate import problems
 from osb.cli import output as out
 from osb.cli import tasklook
 from osb.cli.context import UNTOLD, Kind, Kubeconfig, Name, Namespace, Output, Reach, RedisUrl, key_of, reach
 from osb.cli.look import Look, as_data, held_pods, look, status_changes, words
 from osb.decide.order import effective_priority, waiter
+from osb.decide.validate import problems
 
 EXAMPLE = "Example: osbctl explain sandbox default/b7"
 LINE_SHOWN = 15

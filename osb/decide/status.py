@@ -14,15 +14,14 @@ from datetime import timedelta
 from typing import Any
 
 from osb.api import claims, names
-from osb.api.batchsandbox import BoxSpec
-from osb.api.problem import Problem
 from osb.api.record import Record
-from osb.decide import boxslots, taskgen
+from osb.decide import boxslots
 from osb.decide.boxfail import Failing, failing
 from osb.decide.conditions import Conditions, stored
 from osb.decide.endpoints import SUSPENDED
 from osb.decide.lost import lost_count, told_loss, told_pods
 from osb.decide.plan import names_text
+from osb.decide.validate import task_problems
 from osb.decide.waittext import waiting_message
 from osb.facts.boxview import BatchView
 
@@ -348,18 +347,9 @@ def _out_of_line(draft: _Draft, phase: str) -> bool:
     return gave_up or phase in SUSPENDED or bool(spec.barred) or spec.detaching or spec.record_error is not None
 
 
-def _task_problems(spec: BoxSpec) -> tuple[Problem, ...]:
-    """Tasks that cannot be sent: their pods are made and stay idle, so only the condition says why."""
-    if spec.task_template is None:
-        return ()
-    template, patches = spec.task_template, spec.shard_task_patches
-    found = taskgen.problems(spec.name, spec.replicas, template=template, patches=patches)
-    return tuple(Problem(e.field, e.message, reason=names.EVENT_INVALID_TASK_TEMPLATE) for e in found)
-
-
 def _spec_conditions(draft: _Draft) -> None:
     spec, conditions = draft.view.spec, draft.conditions
-    if problems := (*spec.invalid, *_task_problems(spec)):
+    if problems := (*spec.invalid, *task_problems(spec)):
         conditions.set(names.SPEC_INVALID, problems[0].reason, "; ".join(map(str, problems))[:1000])
     else:
         conditions.clear(names.SPEC_INVALID)

@@ -9,7 +9,7 @@ import orjson
 
 from osb.api import batchsandbox, claims, names
 from osb.api.key import BATCHSANDBOX, POOL, SNAPSHOT, Key, of_member
-from osb.decide.route_raw import Context
+from osb.decide.route_raw import Context, meta
 from osb.facts.adds import Add
 from osb.facts.pod import PodFact
 from osb.facts.pod import decode as decode_pod
@@ -77,7 +77,7 @@ def record(obj: Any) -> object:
 
 
 def _annotation(obj: Any, name: str) -> object:
-    return (obj["metadata"].get("annotations") or {}).get(name) if obj is not None else None
+    return meta(obj, "annotations").get(name) if obj is not None else None
 
 
 def newer(one: str, other: str) -> bool:

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osb.api import batchsandbox, claims, names, validate
+from osb.api import batchsandbox, claims, names
 from osb.api import pool as pools
 from osb.api.batchsandbox import BoxSpec
 from osb.api.pool import PoolSpec
 from osb.api.revision import adopted, matches
-from osb.decide import allocate, assign, assign_match, batch, podbuild, route, snapshot, taskgen
+from osb.decide import allocate, assign, assign_match, batch, podbuild, route, snapshot, taskgen, validate
 from osb.decide import pool as pool_decision
 from osb.decide.assign_profiles import PREDICATES, Profile
 from osb.facts.boxview import BatchView, Waiting, snapshot_fact

@@ -27,7 +27,7 @@ PASTED = {
 }
 
 
-@pytest.mark.skipif(kubectl() is None, reason="no kubectl")
+@pytest.mark.skipif(kubectl() is None, reason="needs kubectl on the PATH, or beside the binaries of KUBEBUILDER_ASSETS")
 def test_every_apply_that_is_printed_creates_its_objects_with_kubectl(tmp_path: Path) -> None:
     with SimCluster.start(tmp_path, kubelet=False) as sim:
         with client_of(sim, "opensandbox-system") as kube:

@@ -13,6 +13,7 @@ from osb.api import batchsandbox, claims, names, pool, smp
 from osb.api.batchsandbox import BoxSpec
 from osb.api.problem import Problem
 from osb.api.reading import part, text
+from osb.decide import taskgen
 from osb.errors import InvalidInput
 
 _KINDS = {
@@ -48,22 +49,12 @@ def shard_problems(box: BoxSpec) -> Iterator[Problem]:
 
 
 def task_problems(box: BoxSpec) -> Iterator[Problem]:
-    """Tasks that could not be sent: no process, or a patch that cannot be applied."""
-    template = box.task_template
+    """Tasks that cannot be sent: their pods are made and stay idle, so only the condition says why."""
+    template, patches = box.task_template, box.shard_task_patches
     if template is None:
         return
-    patched = list(box.shard_task_patches[: box.replicas])
-    if len(patched) < box.replicas and not _has_process(template):
-        yield _task_problem("spec.taskTemplate.spec.process", "is missing: there is nothing to run")
-    for index, patch in enumerate(patched):
-        at = f"spec.shardTaskPatches[{index}]"
-        try:
-            merged = smp.merge(template, patch, schema="task", at=at)
-        except InvalidInput as error:
-            yield _task_problem(error.field, error.message)
-        else:
-            if not _has_process(merged):
-                yield _task_problem(f"{at}.spec.process", "is missing in the patched task")
+    for error in taskgen.problems(box.name, box.replicas, template=template, patches=patches):
+        yield Problem(error.field, error.message, reason=names.EVENT_INVALID_TASK_TEMPLATE)
 
 
 def _box(box: BoxSpec) -> Iterator[Problem]:
@@ -95,14 +86,6 @@ def _ignored_in_pool_mode(box: BoxSpec) -> Iterator[Problem]:
 def _snapshot(obj: Mapping[str, Any]) -> Iterator[Problem]:
     if not text(part(obj, "spec"), "sandboxName"):
         yield Problem("spec.sandboxName", "is required: the sandbox to save", reason="SandboxNameMissing")
-
-
-def _has_process(task: Mapping[str, Any]) -> bool:
-    return isinstance(part(task, "spec").get("process"), dict)
-
-
-def _task_problem(field: str, message: str) -> Problem:
-    return Problem(field, message, reason=names.EVENT_INVALID_TASK_TEMPLATE)
 
 
 def _no_effect(field: str, message: str) -> Problem:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from osb.api import validate
+from osb.decide import validate
 from osb.errors import InvalidInput
 from tests.api import samples
 
